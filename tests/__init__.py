@@ -1,0 +1,1 @@
+"""The tests. A package only so that they can import `tests.broker`."""
