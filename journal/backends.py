@@ -1,0 +1,52 @@
+"""From a URL to an open log: the one place that knows which backends there are.
+
+A backend is imported only when its URL is used: the embedded log costs no Kafka client.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from journal.errors import UsageError
+from journal.log import Log
+
+DEFAULT_LOG = "./journal.db"
+
+
+def log_url(url: str | os.PathLike[str] | None) -> str:
+    """The URL to use: as given, else `JOURNAL_LOG`, else `./journal.db`."""
+    return os.fspath(url) if url is not None else os.environ.get("JOURNAL_LOG") or DEFAULT_LOG
+
+
+async def open_log(
+    url: str,
+    *,
+    create: bool = False,
+    partitions: int | None = None,
+    replication_factor: int | None = None,
+    config: Mapping[str, str] | None = None,
+    append_deadline_s: float = 30.0,
+) -> Log:
+    """Open `kafka://host:port[,host:port]/topic`, or a path as an embedded log.
+
+    `config` holds Kafka's own property names; `partitions` and `replication_factor` count only
+    for a topic that `create` makes. Raises `UsageError` for any other URL, and what the backend
+    raises.
+    """
+    if url.startswith("kafka://"):
+        from journal.kafka_log import KafkaLog
+
+        return await KafkaLog.open(
+            url,
+            create=create,
+            partitions=partitions or 12,
+            replication_factor=replication_factor,
+            config=config,
+            append_deadline_s=append_deadline_s,
+        )
+    if "://" in url:
+        raise UsageError(f"no log speaks {url}; give a path, or kafka://host:port/topic")
+    from journal.sqlite_log import SqliteLog
+
+    return await SqliteLog.open(url, create=create)

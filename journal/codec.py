@@ -1,0 +1,219 @@
+"""Bytes to envelopes and back, values to JSON and back, and what is refused on the way.
+
+Knows JSON and the shape of the envelope; knows neither acceptance (fold) nor old versions of
+bodies (upcasters). Pure: a blob is only ever the reference that stands for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from journal.errors import BadRecord, UsageError, ValueRefused
+from journal.events import ANYONE, CLAIM, EVENT_TYPES, JOURNAL, OWNER, Envelope
+
+_encoder = msgspec.json.Encoder()
+_envelopes = msgspec.json.Decoder(Envelope)
+encode: Final = _encoder.encode
+"""Any struct of `journal.events` to JSON."""
+
+
+# --- envelopes --------------------------------------------------------------------------------
+
+
+def encode_event(event: Envelope) -> bytes:
+    """The record's value."""
+    return encode(event)
+
+
+def decode_event(value: bytes | None, key: bytes | None = None) -> Envelope:
+    """A record's value to its envelope; the body stays as it was written.
+
+    Raises `BadRecord` for what is no event: no JSON object, members of wrong types, members
+    that the class of a known type needs missing, or another key than the event's `task_id`.
+    An unknown type is no error here: whether that must stop the reader is the fold's to say.
+    """
+    if value is None:
+        raise BadRecord("the record has no value")
+    try:
+        event = _envelopes.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRecord(f"no event: {error}") from None
+    if bytes(event.body)[:1] != b"{":
+        raise BadRecord("no event: `body` is not an object")
+    known = EVENT_TYPES.get(event.type)
+    if known is not None:
+        lacking = _lacking(event, known[0])
+        if lacking:
+            raise BadRecord(f"no {event.type}: `{lacking}` is missing")
+    if key is not None and event.task_id is not None and event.task_id.encode() != key:
+        raise BadRecord("the record's key is not its task_id")
+    return event
+
+
+def _lacking(event: Envelope, kind: int) -> str | None:
+    if kind == JOURNAL:
+        return None
+    if event.task_id is None:
+        return "task_id"
+    if kind == OWNER:
+        if event.seq is None:
+            return "seq"
+        return "owner" if event.owner is None else "epoch" if event.epoch is None else None
+    if kind == CLAIM:
+        return "owner" if event.owner is None else "epoch" if event.epoch is None else None
+    if kind == ANYONE and event.ref is None:
+        return "ref"
+    return None
+
+
+def check_task_id(task_id: str) -> str:
+    """The id itself, if it may be one. Raises `UsageError`."""
+    try:
+        size = len(task_id.encode())
+    except UnicodeEncodeError:
+        raise UsageError("a task id cannot hold a lone surrogate; use plain text") from None
+    if not 1 <= size <= 255:
+        raise UsageError(f"a task id has 1 to 255 bytes of UTF-8; this one has {size}")
+    if not task_id.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in task_id):
+        raise UsageError("a task id cannot hold control characters; use plain text")
+    return task_id
+
+
+# --- values -----------------------------------------------------------------------------------
+
+
+class BlobRef(Struct, frozen=True):
+    """What stands in an event for a payload kept elsewhere: hex SHA-256, bytes, media type."""
+
+    sha256: str
+    size: int
+    media_type: str = "application/json"
+
+
+class _Blob(Struct, rename={"blob": "$blob"}):
+    blob: BlobRef
+
+
+_blobs = msgspec.json.Decoder(_Blob)
+_BLOB_HEAD = b'{"$blob":'
+Load = Callable[[BlobRef], bytes]
+
+
+def encode_value(value: Any) -> Raw:
+    """A user's value to JSON, complete or not at all.
+
+    A key that begins with `$` is written with a second one, so that nobody's data can look
+    like a reference of ours. Raises `ValueRefused`, with the path, for NaN and infinities,
+    lone surrogates, keys that are no strings, and whatever else JSON cannot carry.
+    """
+    try:
+        raw = encode(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        _refuse(value, "$")
+        raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
+    if b"null" in raw or b'"$' in raw or type(value) is not str:
+        back = msgspec.json.decode(raw)
+        if back != value:
+            # Tuples, dates and structs come back as other types; what must not pass is what
+            # comes back as another value: NaN as null, 1 as "1".
+            _refuse(value, "$")
+    if b'"$' in raw:
+        return Raw(encode(_escape(msgspec.json.decode(raw))))
+    return Raw(raw)
+
+
+def decode_value(raw: Raw | bytes | None, load: Load | None = None) -> Any:
+    """What `encode_value` was given, as JSON types. A reference is loaded by `load`, or given
+    as `BlobRef` where there is none."""
+    if raw is None:
+        return None
+    data = bytes(raw)
+    if data.startswith(_BLOB_HEAD):
+        ref = blob_ref(data)
+        if ref is not None:
+            return ref if load is None else decode_value(load(ref), load)
+    value = msgspec.json.decode(data)
+    return _unescape(value) if b'"$' in data else value
+
+
+def blob_ref(raw: Raw | bytes) -> BlobRef | None:
+    """The reference that this payload is, or None where it is a value."""
+    data = bytes(raw)
+    if not data.startswith(_BLOB_HEAD):
+        return None
+    try:
+        return _blobs.decode(data).blob
+    except msgspec.MsgspecError:
+        return None
+
+
+def blob_payload(ref: BlobRef) -> Raw:
+    """The payload that stands for a blob."""
+    return Raw(encode(_Blob(ref)))
+
+
+def digest(raw: bytes | Raw) -> str:
+    """A short name for a value: 128 bits of SHA-256 over its JSON, in hex."""
+    return hashlib.sha256(bytes(raw)).hexdigest()[:32]
+
+
+def digest_value(value: Any) -> str:
+    """The digest of a value whose keys may stand in any order."""
+    try:
+        return digest(msgspec.json.encode(value, order="deterministic"))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        _refuse(value, "$")
+        raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
+
+
+def _escape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {"$" + k if k[:1] == "$" else k: _escape(v) for k, v in value.items()}
+    return [_escape(v) for v in value] if isinstance(value, list) else value
+
+
+def _unescape(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k[1:] if k[:2] == "$$" else k: _unescape(v) for k, v in value.items()}
+    return [_unescape(v) for v in value] if isinstance(value, list) else value
+
+
+def _refuse(value: Any, path: str, depth: int = 0) -> None:
+    """Raise for the first thing in `value` that JSON cannot carry, naming its path."""
+    if depth > 200:
+        raise ValueRefused(path, "nested more than 200 levels deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueRefused(path, f"JSON cannot carry {value}")
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ValueRefused(path, "JSON cannot carry a lone surrogate") from None
+    elif isinstance(value, dict):
+        for k, v in value.items():
+            if not isinstance(k, str):
+                raise ValueRefused(path, f"the key {k!r} is no string")
+            try:
+                k.encode()
+            except UnicodeEncodeError:
+                raise ValueRefused(path, "a key holds a lone surrogate") from None
+            _refuse(v, f"{path}.{k}", depth + 1)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for i, v in enumerate(value):
+            _refuse(v, f"{path}[{i}]", depth + 1)
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            _refuse(getattr(value, name), f"{path}.{name}", depth + 1)
+    elif not isinstance(value, int | bool | None | float):
+        try:
+            encode(value)
+        except (TypeError, ValueError, msgspec.MsgspecError):
+            raise ValueRefused(path, f"JSON cannot carry a {type(value).__name__}") from None
+    elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        raise ValueRefused(path, "an integer of more than 64 bits; write it as a string")

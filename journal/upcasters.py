@@ -1,0 +1,116 @@
+"""Old bodies to current ones: pure functions from one version's dict to the next one's.
+
+A chain runs from every version ever written to the current one; holes are found at import.
+An upcaster sees bodies only: acceptance has looked at the envelope before, and all bodies that
+one record becomes share that envelope. Knows nothing of states or logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from journal.errors import BadRecord, EventTooNew
+from journal.events import EVENT_TYPES, Envelope
+
+Dict = dict[str, Any]
+Upcaster = Callable[[Dict], Iterable[tuple[str, int, Dict]]]
+"""A raw body of one version to zero, one or many (type, version, body), each of a version
+that is current or has an upcaster of its own."""
+
+_upcasters: dict[tuple[str, int], Upcaster] = {}
+_decoders = {(name, v): msgspec.json.Decoder(body) for name, (_, v, body) in EVENT_TYPES.items()}
+
+
+def upcaster(type: str, v: int) -> Callable[[Upcaster], Upcaster]:
+    """Register the function that reads version `v` of `type`."""
+
+    def register(function: Upcaster) -> Upcaster:
+        if (type, v) in _upcasters:
+            raise ValueError(f"{type} version {v} has an upcaster already")
+        _upcasters[type, v] = function
+        return function
+
+    return register
+
+
+def readable(event: Envelope) -> bool:
+    """Whether this release can read the body of (type, v)."""
+    key = (event.type, event.v)
+    return key in _decoders or key in _upcasters
+
+
+def read_bodies(event: Envelope, position: str) -> list[Struct]:
+    """The event's bodies in their current versions; `position` is for messages.
+
+    Raises `EventTooNew` for a version that this release does not know, `BadRecord` for a body
+    that does not have the shape of its type and version.
+    """
+    decoder = _decoders.get((event.type, event.v))
+    try:
+        if decoder is not None:
+            return [decoder.decode(event.body)]
+        if (event.type, event.v) not in _upcasters:
+            raise EventTooNew(event.type, event.v, position)
+        pending = [(event.type, event.v, msgspec.json.decode(event.body))]
+        bodies: list[Struct] = []
+        while pending:
+            type, v, raw = pending.pop(0)
+            if (type, v) in _decoders:
+                bodies.append(_decoders[type, v].decode(msgspec.json.encode(raw)))
+            else:
+                pending[:0] = _upcasters[type, v](raw)
+        return bodies
+    except (msgspec.MsgspecError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise BadRecord(f"{event.type} version {event.v}: {error}") from None
+
+
+def upcast(event: Envelope, position: str) -> list[Dict]:
+    """The event as it would be written today, one dict for each body, for people to read."""
+    names = {body: name for name, (_, _, body) in EVENT_TYPES.items()}
+    head = {
+        name: getattr(event, name)
+        for name in Envelope.__struct_fields__
+        if name != "body" and getattr(event, name) is not None
+    }
+    return [
+        head
+        | {
+            "type": names[type(body)],
+            "v": EVENT_TYPES[names[type(body)]][1],
+            "body": msgspec.json.decode(msgspec.json.encode(body)),
+        }
+        for body in read_bodies(event, position)
+    ]
+
+
+def check_chains() -> None:
+    """Raise unless every version from 1 to the current one of every type can be read."""
+    for name, (_, current, _) in EVENT_TYPES.items():
+        for v in range(1, current):
+            if (name, v) not in _upcasters:
+                raise RuntimeError(f"no upcaster reads {name} version {v}")
+
+
+@upcaster("StepCompleted", 1)
+def _step_completed_v1(body: Dict) -> Iterable[tuple[str, int, Dict]]:
+    """The flat shape that everybody starts with: one thought, at most one tool call."""
+    decision: Dict = {"text": body.get("thought")}
+    new: Dict = {"step_index": body["step_index"], "decision": decision}
+    if body.get("tool_name") is not None or body.get("observation") is not None:
+        decision["tool_calls"] = [
+            # An observation without a tool is kept as the result of a call without a name.
+            {"tool_name": body.get("tool_name") or "", "arguments": body.get("tool_args")}
+        ]
+        new["calls"] = [{"result": body.get("observation")}]
+    if body.get("tokens_used") is not None:
+        decision["usage"] = {"total_tokens": body["tokens_used"]}
+    if body.get("completed_at") is not None:
+        new["completed_at"] = body["completed_at"]
+    yield "StepCompleted", 2, new
+
+
+check_chains()

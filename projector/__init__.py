@@ -1,0 +1,1 @@
+"""The projector: folds the log of a journal into tables that anybody can query."""
