@@ -1,0 +1,149 @@
+"""Getting at a Kafka cluster: the log's URL, clients that are started, errors that say why not.
+
+Knows addresses and aiokafka's client classes; knows nothing of appends, reads or settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import create_conn
+from aiokafka.errors import AuthenticationFailedError, KafkaError
+
+from journal.errors import LogUnavailable, UsageError
+from journal.kafka_config import Options
+
+CONNECT_S = 8.0
+"""After this long without an answer a cluster counts as away, when it is first turned to."""
+
+# aiokafka reports every failed attempt of a broken connection as an error. Without this, Python
+# prints them all for a program that has set up no logging; one that has, still gets them.
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+
+_BROKER = r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
+_URL = re.compile(rf"kafka://({_BROKER}(?:,{_BROKER})*)/([A-Za-z0-9._-]{{1,249}})")
+
+
+class Address(NamedTuple):
+    url: str
+    brokers: str
+    """"host:port", or several of them with commas."""
+    topic: str
+
+
+def parse_url(url: str) -> Address:
+    """Raises `UsageError` unless it is `kafka://host:port[,host:port]/topic`."""
+    match = _URL.fullmatch(url)
+    if match is None or match[2] in {".", ".."}:
+        # What stands before an @ may be a password.
+        shown = "the URL" if "@" in url else url
+        raise UsageError(f"{shown} is not of the form kafka://host:port[,host:port]/topic")
+    return Address(url, match[1], match[2])
+
+
+class Clients:
+    """Makes aiokafka's clients for one cluster, all with the same options."""
+
+    def __init__(self, address: Address, options: Options) -> None:
+        self.address = address
+        self._options = options
+
+    @property
+    def _common(self) -> Options:
+        return {"bootstrap_servers": self.address.brokers.split(","), **self._options}
+
+    async def producer(self, batch_bytes: int) -> AIOKafkaProducer:
+        """A started idempotent producer. Raises `LogUnavailable`."""
+        return await self._started(
+            AIOKafkaProducer(
+                **self._common,
+                acks="all",
+                enable_idempotence=True,
+                compression_type="zstd",
+                linger_ms=0,
+                max_batch_size=batch_bytes,
+                # The broker knows its limit and refuses by name; a second one here only
+                # disagrees with it some day.
+                max_request_size=2**30,
+            )
+        )
+
+    async def consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
+        """A started consumer without a group or an assignment. Raises `LogUnavailable`.
+
+        The broker answers an idle fetch after `max_wait_ms`; until then it answers nothing else
+        on that connection.
+        """
+        return await self._started(
+            AIOKafkaConsumer(
+                **self._common,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                fetch_max_wait_ms=max_wait_ms,
+                max_partition_fetch_bytes=4 * 2**20,
+            )
+        )
+
+    @asynccontextmanager
+    async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        """An admin client for a few requests. Raises `LogUnavailable`."""
+        client = await self._started(AIOKafkaAdminClient(**self._common))
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def _started(self, client: Any) -> Any:
+        stop = getattr(client, "stop", None) or client.close
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await client.start()
+        except TimeoutError:
+            await stop()
+            raise self.unavailable(f"no answer within {CONNECT_S:.0f} s") from None
+        except (KafkaError, OSError):
+            # The client tells that it failed, not why.
+            await stop()
+            raise self.unavailable(await self._reason()) from None
+        except BaseException:
+            await stop()
+            raise
+        return client
+
+    def unavailable(self, why: str) -> LogUnavailable:
+        return LogUnavailable(f"cannot use Kafka at {self.address.brokers}: {why}")
+
+    async def _reason(self) -> str:
+        """Connect once more, by hand, to the first broker, and say in a few words what fails."""
+        broker = self.address.brokers.split(",")[0]
+        host, _, port = broker.rpartition(":") if re.search(r":\d+$", broker) else (broker, "", "")
+        options = {k: v for k, v in self._options.items() if k not in _NOT_OF_A_CONNECTION}
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                connection = await create_conn(host.strip("[]"), int(port or 9092), **options)
+        except TimeoutError:
+            return f"no answer within {CONNECT_S:.0f} s"
+        except ssl.SSLError as error:
+            return f"the TLS handshake failed ({error.reason or error}); check the Kafka properties"
+        except socket.gaierror:
+            return "the host name is unknown"
+        except OSError as error:
+            return f"{(error.strerror or str(error)).lower()}; is the broker running?"
+        except AuthenticationFailedError:
+            return "it refuses the credentials; check the Kafka properties"
+        except KafkaError as error:
+            return f"{type(error).__name__}; do security.protocol and port fit together?"
+        connection.close()
+        return "it answers, but not yet with a cluster; try again"
+
+
+_NOT_OF_A_CONNECTION = {"retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms"}
