@@ -1,0 +1,154 @@
+"""The embedded log against what it is built on: bare SQLite inserts with the same settings.
+
+Run `python -m benchmarks.floor_sqlite [DIRECTORY]`. Floor and log take turns, and each figure
+is the median of the rounds. Knows `journal.sqlite_log` only; nothing of events or tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import apsw
+
+from journal.log import Append, append_and_wait
+from journal.sqlite_file import connect, prepare
+from journal.sqlite_log import SqliteLog
+
+ROUNDS = 4
+ALONE = 2_000
+TASKS = 100
+EACH = 1_000
+VALUE = b"x" * 1024
+ROW = "INSERT INTO records (key, timestamp_ms, prev, value) VALUES "
+
+
+class Waiting(Append):
+    """The least that an awaiting caller needs."""
+
+    __slots__ = ("future",)
+    future: asyncio.Future[int]
+
+    def written(self, offset: int) -> None:
+        """Wake the caller."""
+        self.future.set_result(offset)
+
+    def failed(self, error: Exception) -> None:
+        """Wake the caller."""
+        self.future.set_exception(error)
+
+
+def bare(path: Path) -> apsw.Connection:
+    """A connection to a new file of the log's own schema."""
+    prepare(str(path), create=True)
+    return connect(str(path))
+
+
+def floor_alone(path: Path) -> list[float]:
+    """Seconds of each of `ALONE` inserts, one after another, each with its own commit."""
+    db = bare(path)
+    times = []
+    for _ in range(ALONE):
+        start = time.perf_counter()
+        db.execute(ROW + "(?,?,?,?)", (b"task", 0, -1, VALUE))
+        times.append(time.perf_counter() - start)
+    db.close()
+    return times
+
+
+def floor_groups(path: Path) -> float:
+    """Records/s of inserts in groups of `TASKS`, in a thread, with nobody waiting for them."""
+    db = bare(path)
+    keys = [b"task-%d" % task for task in range(TASKS)]
+    took = 0.0
+
+    def work() -> None:
+        nonlocal took
+        start = time.perf_counter()
+        for _ in range(EACH):
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(ROW + "(?,?,?,?)", [(key, 0, -1, VALUE) for key in keys])
+            db.execute("COMMIT")
+        took = time.perf_counter() - start
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    db.close()
+    return TASKS * EACH / took
+
+
+async def log_alone(path: Path) -> list[float]:
+    """Seconds of each of `ALONE` appends of one task."""
+    log = await SqliteLog.open(path, create=True)
+    times = []
+    for _ in range(ALONE):
+        start = time.perf_counter()
+        await append_and_wait(log, 0, b"task", VALUE, 0)
+        times.append(time.perf_counter() - start)
+    await log.close()
+    return times
+
+
+async def log_groups(path: Path) -> tuple[float, list[float]]:
+    """(records/s of `TASKS` tasks that each wait for every append, seconds of each append)."""
+    log = await SqliteLog.open(path, create=True)
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+
+    async def task(key: bytes) -> None:
+        for _ in range(EACH):
+            append = Waiting(key, VALUE, 0)
+            append.future = loop.create_future()
+            start = time.perf_counter()
+            log.append(0, append)
+            await append.future
+            times.append(time.perf_counter() - start)
+
+    start = time.perf_counter()
+    await asyncio.gather(*(task(b"task-%d" % number) for number in range(TASKS)))
+    rate = TASKS * EACH / (time.perf_counter() - start)
+    await log.close()
+    return rate, times
+
+
+def p(times: list[float], percent: int) -> float:
+    """A percentile in milliseconds."""
+    return statistics.quantiles(times, n=100)[percent - 1] * 1e3
+
+
+def main() -> None:
+    """Print the figures."""
+    alone: list[tuple[float, float]] = []
+    many: list[tuple[float, float]] = []
+    tails: list[float] = []
+    for number in range(ROUNDS):
+        with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else None) as name:
+            folder = Path(name)
+            floor = p(floor_alone(folder / "a"), 50)
+            alone.append((floor, p(asyncio.run(log_alone(folder / "b")), 50)))
+            rate = floor_groups(folder / "c")
+            log_rate, times = asyncio.run(log_groups(folder / "d"))
+            many.append((rate, log_rate))
+            tails.append(p(times, 99))
+        print(
+            f"round {number}: alone {alone[-1][0]:.3f} / {alone[-1][1]:.3f} ms; "
+            f"{TASKS} tasks {many[-1][0]:,.0f} / {many[-1][1]:,.0f}/s"
+        )
+    median = statistics.median
+    floor, log = median(f for f, _ in alone), median(g for _, g in alone)
+    print(f"one task, p50: bare {floor:.3f} ms, log {log:.3f} ms: {log / floor:.2f} times")
+    rate, log_rate = median(f for f, _ in many), median(g for _, g in many)
+    print(
+        f"{TASKS} tasks: bare {rate:,.0f}/s, log {log_rate:,.0f}/s: {log_rate / rate:.2f}; "
+        f"p99 {median(tails):.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
