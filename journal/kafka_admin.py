@@ -21,7 +21,7 @@ from aiokafka.errors import (
 )
 
 from journal.errors import LogMisconfigured, LogNotFound, UsageError
-from journal.kafka_client import CONNECT_S, Address, Clients, parse_url
+from journal.kafka_client import Address, Clients, parse_url, words
 from journal.kafka_config import client_options
 
 _LONG_MAX = str(2**63 - 1)
@@ -126,26 +126,30 @@ async def open_topic(
     address = clients.address
     async with clients.admin() as admin:
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(clients.connect_s):
                 while True:
+                    if not await _exists(admin, address.topic):
+                        if not create:
+                            raise not_found(address)
+                        await _create(admin, clients, partitions, replication_factor)
                     found = await _describe(admin, address.topic)
                     if found is not None:
                         return found
-                    if not await _exists(admin, address.topic):
-                        if not create:
-                            raise LogNotFound(
-                                f"no topic {address.topic} at {address.brokers}; "
-                                f"make it with: journal init --log {address.url}"
-                            )
-                        await _create(admin, clients, partitions, replication_factor)
                     # It is there, but not every partition has a leader yet.
                     await asyncio.sleep(0.02)
         except KafkaError as error:
-            raise clients.unavailable(_words(error)) from None
+            raise clients.unavailable(words(error)) from None
         except TimeoutError:
             raise clients.unavailable(
-                f"topic {address.topic} has a partition without a leader for {CONNECT_S:.0f} s"
+                f"topic {address.topic} has a partition without a leader"
             ) from None
+
+
+def not_found(address: Address) -> LogNotFound:
+    return LogNotFound(
+        f"no topic {address.topic} at {address.brokers}; "
+        f"make it with: journal init --log {address.url}"
+    )
 
 
 async def delete_before(clients: Clients, partition: int, before: int) -> None:
@@ -158,7 +162,7 @@ async def delete_before(clients: Clients, partition: int, before: int) -> None:
         try:
             await admin.delete_records(wanted)
         except (KafkaError, TimeoutError) as error:
-            raise clients.unavailable(f"nothing was deleted: {_words(error)}") from None
+            raise clients.unavailable(f"nothing was deleted: {words(error)}") from None
 
 
 async def _exists(admin: AIOKafkaAdminClient, topic: str) -> bool:
@@ -167,9 +171,7 @@ async def _exists(admin: AIOKafkaAdminClient, topic: str) -> bool:
 
 
 async def _describe(admin: AIOKafkaAdminClient, topic: str) -> Topic | None:
-    """None where it is missing, or a partition has no leader."""
-    if not await _exists(admin, topic):
-        return None
+    """None where it is not known to all yet, or a partition has no leader."""
     (described,) = await admin.describe_topics([topic])
     partitions: list[dict[str, Any]] = described["partitions"]
     if described["error_code"] or not partitions or any(p["leader"] < 0 for p in partitions):
@@ -200,9 +202,4 @@ async def _create(
         )
     if error is InvalidPartitionsError:
         raise UsageError(f"topic {topic.name} cannot have {partitions} partitions")
-    raise clients.unavailable(f"topic {topic.name} was not made: {message or _words(error())}")
-
-
-def _words(error: BaseException) -> str:
-    """An error's name and text on one line."""
-    return " ".join(f"{type(error).__name__} {error}".split())
+    raise clients.unavailable(f"topic {topic.name} was not made: {message or words(error())}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import ssl
@@ -22,8 +23,8 @@ from aiokafka.errors import AuthenticationFailedError, KafkaError
 from journal.errors import LogUnavailable, UsageError
 from journal.kafka_config import Options
 
-CONNECT_S = 8.0
-"""After this long without an answer a cluster counts as away, when it is first turned to."""
+_PROBE_S = 2.0
+_RETIRE_S = 1.0
 
 # aiokafka reports every failed attempt of a broken connection as an error. Without this, Python
 # prints them all for a program that has set up no logging; one that has, still gets them.
@@ -56,10 +57,10 @@ class Clients:
     def __init__(self, address: Address, options: Options) -> None:
         self.address = address
         self._options = options
-
-    @property
-    def _common(self) -> Options:
-        return {"bootstrap_servers": self.address.brokers.split(","), **self._options}
+        brokers = address.brokers.split(",")
+        self._common: Options = {"bootstrap_servers": brokers, **options}
+        # The client tries one broker after the other, each for as long as a request may take.
+        self.connect_s = len(brokers) * options["request_timeout_ms"] / 1000 + 1
 
     async def producer(self, batch_bytes: int) -> AIOKafkaProducer:
         """A started idempotent producer. Raises `LogUnavailable`."""
@@ -105,11 +106,11 @@ class Clients:
     async def _started(self, client: Any) -> Any:
         stop = getattr(client, "stop", None) or client.close
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(self.connect_s):
                 await client.start()
         except TimeoutError:
             await stop()
-            raise self.unavailable(f"no answer within {CONNECT_S:.0f} s") from None
+            raise self.unavailable(f"no answer within {self.connect_s:.0f} s") from None
         except (KafkaError, OSError):
             # The client tells that it failed, not why.
             await stop()
@@ -128,16 +129,18 @@ class Clients:
         host, _, port = broker.rpartition(":") if re.search(r":\d+$", broker) else (broker, "", "")
         options = {k: v for k, v in self._options.items() if k not in _NOT_OF_A_CONNECTION}
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(_PROBE_S):
                 connection = await create_conn(host.strip("[]"), int(port or 9092), **options)
         except TimeoutError:
-            return f"no answer within {CONNECT_S:.0f} s"
+            return "it does not answer"
         except ssl.SSLError as error:
             return f"the TLS handshake failed ({error.reason or error}); check the Kafka properties"
         except socket.gaierror:
             return "the host name is unknown"
         except OSError as error:
-            return f"{(error.strerror or str(error)).lower()}; is the broker running?"
+            if error.errno:
+                return f"{os.strerror(error.errno).lower()}; is the broker running?"
+            return "it closes the connection; do security.protocol and port fit together?"
         except AuthenticationFailedError:
             return "it refuses the credentials; check the Kafka properties"
         except KafkaError as error:
@@ -147,3 +150,48 @@ class Clients:
 
 
 _NOT_OF_A_CONNECTION = {"retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms"}
+
+
+async def retire(producer: AIOKafkaProducer) -> None:
+    """Stop a producer without waiting for what it could not send; that is never settled.
+
+    Its own `stop` waits for every batch, for ever when the broker is away, and closing its
+    connections makes it open new ones; so its sender is ended first.
+    """
+    sender = producer._sender.sender_task
+    for _ in range(2):
+        # The first cancel ends the loop once requests in flight are answered, the second those.
+        sender.cancel()
+        await asyncio.wait([sender], timeout=_RETIRE_S)
+    producer._closed = True
+    await producer.client.close()
+
+
+def words(error: BaseException) -> str:
+    """An error's name and text on one line."""
+    return " ".join(f"{type(error).__name__} {error}".split())
+
+
+class Outage:
+    """Says once, to the logger `journal`, that Kafka is away, and once that it is back.
+
+    Several parts of a log notice it on their own; each gives its name.
+    """
+
+    def __init__(self, brokers: str) -> None:
+        self._brokers = brokers
+        self._down: set[str] = set()
+
+    def down(self, who: str, why: str) -> None:
+        if not self._down:
+            _log.warning("Kafka at %s is away (%s: %s); trying again", self._brokers, who, why)
+        self._down.add(who)
+
+    def up(self, who: str) -> None:
+        if who in self._down:
+            self._down.discard(who)
+            if not self._down:
+                _log.warning("Kafka at %s is back", self._brokers)
+
+
+_log = logging.getLogger("journal")

@@ -22,7 +22,7 @@ DEFAULTS: Options = {
     "client_id": "step-journal",
     # A connection that went dead without a word is given up after this, well inside an
     # append's deadline.
-    "request_timeout_ms": 10_000,
+    "request_timeout_ms": 8_000,
     "retry_backoff_ms": 100,
 }
 

@@ -1,0 +1,122 @@
+"""The log in a Kafka topic: the parts put together behind the protocol of `log`.
+
+Knows how a topic is opened; writing and reading are `kafka_writer`'s and `kafka_reader`'s, the
+settings are `kafka_admin`'s. Knows no events: the records of a topic are bytes here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+
+from journal.errors import HistoryTruncated
+from journal.kafka_admin import Topic, delete_before, findings, misconfigured, open_topic
+from journal.kafka_client import Clients, Outage, parse_url
+from journal.kafka_config import client_options
+from journal.kafka_reader import Reader
+from journal.kafka_writer import Writer
+from journal.log import Append, Record
+
+_BATCH_BYTES = 512 * 2**10
+_BATCH_OVERHEAD_BYTES = 1024
+
+
+class KafkaLog:
+    """A topic as a `journal.log.Log`. Belongs to the event loop on which it was opened."""
+
+    conditional = False
+
+    def __init__(self, clients: Clients, topic: Topic, append_deadline_s: float) -> None:
+        """Use `open`."""
+        self.url = clients.address.url
+        self.partitions = topic.partitions
+        self._clients = clients
+        outage = Outage(clients.address.brokers)
+        limit = int(topic.settings.get("max.message.bytes", 2**20)) - _BATCH_OVERHEAD_BYTES
+        self._writer = Writer(
+            clients,
+            outage,
+            partitions=topic.partitions,
+            batch_bytes=min(_BATCH_BYTES, limit),
+            deadline_s=append_deadline_s,
+        )
+        self._reader = Reader(
+            clients, outage, partitions=topic.partitions, patience_s=append_deadline_s
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        create: bool = False,
+        partitions: int = 12,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        append_deadline_s: float = 30.0,
+    ) -> KafkaLog:
+        """Open `kafka://host:port[,host:port]/topic`.
+
+        `create` makes a missing topic, with so many partitions and replicas (3, or as many as
+        there are brokers); one that exists is used as it is. `config` holds Kafka's own
+        property names (`journal.kafka_config`). An append that is not acknowledged within
+        `append_deadline_s` seconds fails.
+
+        Raises `UsageError` (URL, property), `LogUnavailable` (cluster away), `LogNotFound` (no
+        such topic), `LogMisconfigured` (settings that would lose events).
+        """
+        clients = Clients(parse_url(url), client_options(config))
+        topic = await open_topic(
+            clients, create=create, partitions=partitions, replication_factor=replication_factor
+        )
+        if found := findings(clients.address, topic):
+            raise misconfigured(clients.address, found)
+        if not topic.settings:
+            _log.warning("%s: this user may not read the topic's settings; not checked", url)
+        return cls(clients, topic, append_deadline_s)
+
+    def append(self, partition: int, append: Append) -> None:
+        self._writer.append(partition, append)
+
+    def read(
+        self, partition: int, start: int, end: int | None = None
+    ) -> AsyncIterator[list[Record]]:
+        return self._reader.read(partition, start, end)
+
+    async def read_key(self, partition: int, key: bytes, start: int = 0) -> list[Record]:
+        while True:
+            first, end = await self._reader.bounds(partition)
+            found: list[Record] = []
+            try:
+                async for batch in self._reader.read(partition, max(start, first), end):
+                    found += [record for record in batch if record.key == key]
+            except HistoryTruncated:
+                # Deleted under our hands: read again what is left.
+                continue
+            return found
+
+    def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        return self._reader.tail(partition, start)
+
+    async def offset_at(self, partition: int, timestamp_ms: int) -> int:
+        return await self._reader.offset_at(partition, timestamp_ms)
+
+    async def starts(self) -> Mapping[int, int]:
+        return await self._reader.starts()
+
+    async def ends(self) -> Mapping[int, int]:
+        return await self._reader.ends()
+
+    async def truncate(self, partition: int, before: int) -> None:
+        first, end = await self._reader.bounds(partition)
+        if before > first:
+            await delete_before(self._clients, partition, min(before, end))
+
+    async def close(self) -> None:
+        try:
+            await self._writer.close()
+        finally:
+            await self._reader.close()
+
+
+_log = logging.getLogger("journal")

@@ -1,0 +1,291 @@
+"""Reading a topic: offsets, finite reads, tails that outlive a broker's restart.
+
+Knows consumers without groups. An offset that the topic does not have is never skipped: it is
+`HistoryTruncated` below the start, `LogReplaced` past the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaError, OffsetOutOfRangeError
+
+from journal.errors import HistoryTruncated, LogReplaced, LogUnavailable
+from journal.kafka_admin import not_found
+from journal.kafka_client import Clients, Outage, words
+from journal.log import Record
+
+_BATCH = 2_000
+"""Records decoded in one turn of the event loop, about 20 ms of it."""
+
+_READ_WAIT_MS = 5
+"""A fetch that finds nothing holds its connection up for this long; reads share connections."""
+
+_TAIL_WAIT_MS = 500
+_SILENT_S = 5.0
+_RENEW_S = 30.0
+_IDLE_CONSUMERS = 2
+
+
+class Reader:
+    """All reading of one process from one topic. Lives on the event loop it was made on."""
+
+    def __init__(
+        self, clients: Clients, outage: Outage, *, partitions: int, patience_s: float
+    ) -> None:
+        self._clients = clients
+        self._topic = clients.address.topic
+        self._outage = outage
+        self._patience_s = patience_s
+        self._partitions = [TopicPartition(self._topic, p) for p in range(partitions)]
+        self._loop = asyncio.get_running_loop()
+        self._asker: asyncio.Task[AIOKafkaConsumer] | None = None
+        self._idle: list[AIOKafkaConsumer] = []
+        self._open: set[AIOKafkaConsumer] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+        for consumer in list(self._open):
+            self._discard(consumer)
+        if self._asker is not None and not self._asker.done():
+            self._asker.cancel()
+        while self._stopping:
+            await asyncio.wait(self._stopping)
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    async def starts(self) -> dict[int, int]:
+        return await self._offsets(lambda c: c.beginning_offsets(self._partitions))
+
+    async def ends(self) -> dict[int, int]:
+        return await self._offsets(lambda c: c.end_offsets(self._partitions))
+
+    async def bounds(self, partition: int) -> tuple[int, int]:
+        """Start and end of one partition."""
+        one = [self._partitions[partition]]
+        first = await self._offsets(lambda c: c.beginning_offsets(one))
+        last = await self._offsets(lambda c: c.end_offsets(one))
+        return first[partition], last[partition]
+
+    async def offset_at(self, partition: int, timestamp_ms: int) -> int:
+        _, end = await self.bounds(partition)
+        tp = self._partitions[partition]
+        found = await self._ask(lambda c: c.offsets_for_times({tp: max(timestamp_ms, 0)}))
+        return end if found[tp] is None else int(found[tp].offset)
+
+    async def _offsets(
+        self, question: Callable[[AIOKafkaConsumer], Awaitable[dict[TopicPartition, int]]]
+    ) -> dict[int, int]:
+        return {tp.partition: offset for tp, offset in (await self._ask(question)).items()}
+
+    async def _ask(self, question: Callable[[AIOKafkaConsumer], Awaitable[Any]]) -> Any:
+        """Ask through one consumer that never fetches, so that nothing holds its answers up.
+
+        Tries again while the cluster is away, for as long as an append would.
+        """
+        give_up = self._loop.time() + self._patience_s
+        while True:
+            self._check_open()
+            try:
+                answer = await question(await self._asking())
+            except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
+                await self._forget_asker()
+                self._check_open()
+                if self._loop.time() >= give_up or not getattr(error, "retriable", True):
+                    if isinstance(error, LogUnavailable):
+                        raise
+                    raise self._clients.unavailable(words(error)) from None
+                self._outage.down("asking for offsets", words(error))
+                await asyncio.sleep(0.2)
+            else:
+                self._outage.up("asking for offsets")
+                return answer
+
+    async def _asking(self) -> AIOKafkaConsumer:
+        if self._asker is None:
+            self._asker = self._loop.create_task(self._consumer(_READ_WAIT_MS))
+        # Shielded: whoever is cancelled, others may be waiting for the same consumer.
+        return await asyncio.shield(self._asker)
+
+    async def _forget_asker(self) -> None:
+        asker, self._asker = self._asker, None
+        if asker is not None and asker.done() and not asker.cancelled() and not asker.exception():
+            consumer = asker.result()
+            gone = consumer.partitions_for_topic(self._topic) is None
+            self._discard(consumer)
+            if gone and not await self._exists():
+                raise not_found(self._clients.address)
+
+    async def _exists(self) -> bool:
+        try:
+            async with self._clients.admin() as admin:
+                return self._topic in await admin.list_topics()
+        except (KafkaError, LogUnavailable):
+            return True
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(
+        self, partition: int, start: int, end: int | None
+    ) -> AsyncIterator[list[Record]]:
+        first, last = await self.bounds(partition)
+        if start < first:
+            raise _truncated(partition, start, first)
+        if start > last:
+            raise _past_end(partition, start, last)
+        end = last if end is None else min(end, last)
+        if start >= end:
+            return
+        tp = self._partitions[partition]
+        consumer = self._idle.pop() if self._idle else await self._consumer(_READ_WAIT_MS)
+        finished = False
+        try:
+            self._seek(consumer, tp, start)
+            give_up = self._loop.time() + self._patience_s
+            position = start
+            while not finished:
+                try:
+                    got = await consumer.getmany(tp, timeout_ms=1000, max_records=_BATCH)
+                    position = await consumer.position(tp)
+                except OffsetOutOfRangeError:
+                    await self._explain(partition, position)
+                    continue
+                except (KafkaError, ConsumerStoppedError) as error:
+                    self._check_open()
+                    raise self._clients.unavailable(words(error)) from None
+                self._check_open()
+                records = _records(got.get(tp, ()))
+                finished = position >= end
+                if records:
+                    give_up = self._loop.time() + self._patience_s
+                elif self._loop.time() > give_up:
+                    raise self._clients.unavailable(f"nothing came of {partition}:{position}")
+                if finished:
+                    # Before the last batch goes out, or the fetches at the end would go on
+                    # for as long as the caller takes to look at it.
+                    self._give_back(consumer, tp)
+                    records = [record for record in records if record.offset < end]
+                if records:
+                    yield records
+        finally:
+            if not finished:
+                self._discard(consumer)
+
+    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        tp = self._partitions[partition]
+        who = f"reading partition {partition}"
+        consumer: AIOKafkaConsumer | None = None
+        position = start
+        heard, polled = self._loop.time(), None
+        try:
+            while True:
+                self._check_open()
+                try:
+                    if consumer is None:
+                        consumer = await self._consumer(_TAIL_WAIT_MS)
+                        self._seek(consumer, tp, position)
+                        heard = self._loop.time()
+                    got = await consumer.getmany(tp, timeout_ms=1000, max_records=_BATCH)
+                except OffsetOutOfRangeError:
+                    await self._explain(partition, position)
+                    continue
+                except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
+                    self._check_open()
+                    self._outage.down(who, words(error))
+                    await asyncio.sleep(0.5)
+                    continue
+                if got:
+                    self._outage.up(who)
+                    heard = self._loop.time()
+                    records = _records(got[tp])
+                    position = records[-1].offset + 1
+                    yield records
+                    continue
+                # An idle fetch is answered too; a consumer whose fetches are not is cut off.
+                if (now_polled := consumer.last_poll_timestamp(tp)) != polled:
+                    polled, heard = now_polled, self._loop.time()
+                    self._outage.up(who)
+                silent_s = self._loop.time() - heard
+                if silent_s > _SILENT_S:
+                    self._outage.down(who, f"no answer for {_SILENT_S:.0f} s")
+                    unknown = consumer.partitions_for_topic(self._topic) is None
+                    if unknown and not await self._exists():
+                        raise not_found(self._clients.address)
+                if silent_s > _RENEW_S:
+                    # The client asks only the brokers that it knew; they may all have moved.
+                    self._discard(consumer)
+                    consumer = None
+        finally:
+            if consumer is not None:
+                self._discard(consumer)
+            self._outage.up(who)
+
+    async def _explain(self, partition: int, position: int) -> None:
+        """Raise what an offset out of range means; return where it is in range after all."""
+        first = last = position
+        for _ in range(3):
+            first, last = await self.bounds(partition)
+            if position < first:
+                raise _truncated(partition, position, first)
+            if position <= last:
+                return
+            # A new leader may not know the end yet.
+            await asyncio.sleep(0.3)
+        raise _past_end(partition, position, last)
+
+    # --- consumers ----------------------------------------------------------------------------
+
+    async def _consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
+        consumer = await self._clients.consumer(max_wait_ms)
+        self._open.add(consumer)
+        if self._closed:
+            self._discard(consumer)
+            self._check_open()
+        return consumer
+
+    def _seek(self, consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> None:
+        # Together, in one turn of the loop: an assignment without a position is an error.
+        consumer.assign([tp])
+        consumer.seek(tp, offset)
+
+    def _give_back(self, consumer: AIOKafkaConsumer, tp: TopicPartition) -> None:
+        if len(self._idle) < _IDLE_CONSUMERS:
+            consumer.pause(tp)
+            self._idle.append(consumer)
+        else:
+            self._discard(consumer)
+
+    def _discard(self, consumer: AIOKafkaConsumer) -> None:
+        """Stop a consumer in the background, so that whoever is cancelled goes at once."""
+        if consumer not in self._open:
+            return
+        self._open.discard(consumer)
+        task = self._loop.create_task(consumer.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnavailable(f"{self._clients.address.url} is closed")
+
+
+def _records(got: Iterable[Any]) -> list[Record]:
+    return [Record(r.offset, r.key, r.value, r.timestamp) for r in got]
+
+
+def _truncated(partition: int, offset: int, first: int) -> HistoryTruncated:
+    return HistoryTruncated(
+        f"{partition}:{offset} has been deleted; the partition begins at {partition}:{first}"
+    )
+
+
+def _past_end(partition: int, offset: int, last: int) -> LogReplaced:
+    return LogReplaced(
+        f"{partition}:{offset} was there before and the partition now ends at {partition}:{last}; "
+        f"it was deleted and made again, or has lost its end"
+    )

@@ -1,0 +1,533 @@
+"""What only a Kafka topic does: settings, brokers that die, topics that are replaced.
+
+What every log does is in `tests/contract`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from journal.errors import (
+    HistoryTruncated,
+    LogMisconfigured,
+    LogNotFound,
+    LogReplaced,
+    LogUnavailable,
+    OutcomeUnknown,
+    UsageError,
+)
+from journal.kafka_admin import check_topic, settings_for
+from journal.kafka_log import KafkaLog
+from journal.log import NONE, Append, Record, append_and_wait
+from tests.broker import Broker
+from tests.broker.base import free_ports
+
+pytestmark = pytest.mark.kafka
+
+T = 1_700_000_000_000
+"""Some moment, in milliseconds."""
+
+
+@asynccontextmanager
+async def opened(url: str, **options: object) -> AsyncIterator[KafkaLog]:
+    log = await KafkaLog.open(url, **options)  # type: ignore[arg-type]
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
+async def admin(broker: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=broker)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def put(log: KafkaLog, value: bytes, *, partition: int = 0, at: int = T) -> int:
+    return await append_and_wait(log, partition, b"key", value, at)
+
+
+async def everything(log: KafkaLog, partition: int = 0) -> list[Record]:
+    start = (await log.starts())[partition]
+    return [record async for batch in log.read(partition, start) for record in batch]
+
+
+async def remake(broker: str, topic: str) -> None:
+    """Delete the topic and make it anew with one partition."""
+    async with admin(broker) as client:
+        await client.delete_topics([topic])
+        new = NewTopic(topic, 1, 1, topic_configs=settings_for(1))
+        # Until the broker has forgotten the old one it refuses a new one.
+        while (await client.create_topics([new])).topic_errors[0][1]:
+            pass
+
+
+# --- opening ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "kafka://",
+        "kafka://localhost:9092",
+        "kafka://localhost:9092/",
+        "kafka://localhost:9092/a/b",
+        "kafka://localhost:9092/a?b=c",
+        "kafka://localhost:port/topic",
+        "kafka://localhost:9092,/topic",
+        "kafka://localhost:9092/..",
+        "http://localhost:9092/topic",
+    ],
+)
+async def test_a_url_that_names_no_topic_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="kafka://host:port"):
+        await KafkaLog.open(url)
+
+
+async def test_a_password_in_a_url_is_not_repeated() -> None:
+    with pytest.raises(UsageError) as caught:
+        await KafkaLog.open("kafka://me:hunter2@localhost:9092/topic")
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_missing_topic_names_the_command_and_is_not_made(
+    kafka_broker: str, kafka_topic: str, kafka_url: str
+) -> None:
+    with pytest.raises(LogNotFound, match=f"journal init --log {kafka_url}"):
+        await KafkaLog.open(kafka_url)
+    async with admin(kafka_broker) as client:
+        assert kafka_topic not in await client.list_topics()
+
+
+async def test_a_topic_that_we_make_passes_the_check(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=3) as log:
+        assert log.partitions == 3
+    assert await check_topic(kafka_url) == []
+    # Made a second time it is used as it is, whatever the call says about partitions.
+    async with opened(kafka_url, create=True, partitions=5) as log:
+        assert log.partitions == 3
+
+
+async def test_many_may_make_a_topic_at_once(kafka_url: str) -> None:
+    logs = await asyncio.gather(
+        *(KafkaLog.open(kafka_url, create=True, partitions=2) for _ in range(5))
+    )
+    assert [log.partitions for log in logs] == [2] * 5
+    await asyncio.gather(*(log.close() for log in logs))
+
+
+async def test_more_replicas_than_brokers_are_refused(kafka_url: str) -> None:
+    with pytest.raises(UsageError, match="--replication-factor"):
+        await KafkaLog.open(kafka_url, create=True, replication_factor=7)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "wanted"),
+    [
+        ("cleanup.policy", "compact", "delete"),
+        ("cleanup.policy", "compact,delete", "delete"),
+        ("retention.ms", "604800000", "-1"),
+        ("retention.bytes", "1000000", "-1"),
+        ("message.timestamp.type", "LogAppendTime", "CreateTime"),
+        ("message.timestamp.after.max.ms", "3600000", "9223372036854775807"),
+        ("unclean.leader.election.enable", "true", "false"),
+        ("min.insync.replicas", "2", "1"),
+    ],
+)
+async def test_a_wrong_setting_is_an_error_with_its_remedy(
+    kafka_broker: str, kafka_topic: str, kafka_url: str, setting: str, value: str, wanted: str
+) -> None:
+    settings = settings_for(1) | {setting: value}
+    async with admin(kafka_broker) as client:
+        await client.create_topics([NewTopic(kafka_topic, 1, 1, topic_configs=settings)])
+    with pytest.raises(LogMisconfigured) as caught:
+        await KafkaLog.open(kafka_url, create=True)
+    message = str(caught.value)
+    assert f"{setting} is {value}, must be {wanted}" in message
+    assert f"--entity-name {kafka_topic} --add-config {setting}={wanted}" in message
+    assert "\n" not in message
+    (found,) = await check_topic(kafka_url)
+    assert (found.setting, found.value, found.wanted) == (setting, value, wanted)
+
+
+async def test_a_broker_that_is_away_is_one_line_that_names_it() -> None:
+    (port,) = free_ports(1)
+    async with asyncio.timeout(10):
+        with pytest.raises(LogUnavailable, match=f"127.0.0.1:{port}: .*refused") as caught:
+            await KafkaLog.open(f"kafka://127.0.0.1:{port}/topic")
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_port_that_does_not_answer_is_given_up() -> None:
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await silent.wait()
+        writer.close()
+
+    silent = asyncio.Event()
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    config = {"request.timeout.ms": "300"}
+    with pytest.raises(LogUnavailable, match=f"127.0.0.1:{port}: it does not answer"):
+        await KafkaLog.open(f"kafka://127.0.0.1:{port}/topic", config=config)
+    silent.set()
+    server.close()
+
+
+async def test_tls_against_a_plain_port_asks_about_the_protocol(kafka_url: str) -> None:
+    with pytest.raises(LogUnavailable, match="security.protocol"):
+        await KafkaLog.open(kafka_url, config={"security.protocol": "SSL"})
+
+
+# --- appending ----------------------------------------------------------------------------------
+
+
+class Noted(Append):
+    """Notes its outcome and calls back."""
+
+    __slots__ = ("outcomes", "then")
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(b"key", value, T)
+        self.outcomes: list[int | Exception] = []
+        self.then: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def written(self, offset: int) -> None:
+        self.outcomes.append(offset)
+        if not self.then.done():
+            self.then.set_result(None)
+
+    def failed(self, error: Exception) -> None:
+        self.outcomes.append(error)
+        if not self.then.done():
+            self.then.set_result(None)
+
+
+async def test_an_event_that_is_too_large_fails_by_name_and_the_log_goes_on(
+    kafka_url: str,
+) -> None:
+    import random
+
+    incompressible = random.Random(1).randbytes(1_200_000)
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        assert await put(log, b"before") == 0
+        with pytest.raises(LogUnavailable, match="MessageSizeTooLarge"):
+            await put(log, incompressible)
+        assert await put(log, b"after") == 1
+        # A large one that compresses is nothing special.
+        assert await put(log, b"x" * 3_000_000) == 2
+        assert [len(r.value or b"") for r in await everything(log)] == [6, 5, 3_000_000]
+
+
+async def test_a_record_that_cannot_be_encoded_fails_and_the_log_goes_on(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        wrong = [Noted("text"), Noted("text")]  # type: ignore[arg-type]
+        for append in wrong:
+            log.append(0, append)
+        await asyncio.gather(*(append.then for append in wrong))
+        assert all(isinstance(a.outcomes[0], LogUnavailable) for a in wrong)
+        assert await put(log, b"right") == 0
+
+
+async def test_after_close_nothing_is_written_and_what_was_queued_is(kafka_url: str) -> None:
+    log = await KafkaLog.open(kafka_url, create=True, partitions=2)
+    queued = [Noted(b"%d" % n) for n in range(200)]
+    for n, append in enumerate(queued):
+        log.append(n % 2, append)
+    await log.close()
+    assert [append.outcomes for append in queued] == [[n // 2] for n in range(200)]
+    late = Noted(b"late")
+    log.append(0, late)
+    await late.then
+    assert isinstance(late.outcomes[0], LogUnavailable)
+    await log.close()
+
+
+async def test_while_the_broker_is_away_an_append_fails_in_time_and_certainly(
+    own_broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"kafka://{own_broker.address}/t"
+    async with opened(url, create=True, partitions=1, append_deadline_s=0.5) as log:
+        await asyncio.to_thread(own_broker.kill)
+        # Nothing was in flight: there is no producer yet.
+        with (
+            caplog.at_level(logging.WARNING, "journal"),
+            pytest.raises(LogUnavailable, match=own_broker.address),
+        ):
+            await put(log, b"never")
+        ours = [r.getMessage() for r in caplog.records if r.name == "journal"]
+        assert ["is away" in message for message in ours] == [True]
+        await asyncio.to_thread(own_broker.start)
+        while True:
+            # Kafka may need a moment more; what fails now has certainly failed.
+            try:
+                assert await put(log, b"again") == 0
+                break
+            except LogUnavailable:
+                continue
+        assert [r.value for r in await everything(log)] == [b"again"]
+
+
+@pytest.mark.parametrize("deadline_s", [0.5, 60.0])
+async def test_a_broker_killed_under_appends_loses_and_doubles_nothing(
+    own_broker: Broker, deadline_s: float
+) -> None:
+    """With a short deadline the outage outlasts it, with a long one it does not."""
+    url = f"kafka://{own_broker.address}/t"
+    partitions, writers, each = 2, 12, 40
+    outcomes: dict[bytes, tuple[int, int | Exception]] = {}
+    acknowledged = 0
+    kill, failed, back = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async with opened(url, create=True, partitions=partitions, append_deadline_s=deadline_s) as log:
+
+        async def write(writer: int) -> None:
+            nonlocal acknowledged
+            partition = writer % partitions
+            n = 0
+            while n < each or not back.is_set():
+                n += 1
+                value = b"%d:%d" % (writer, n)
+                try:
+                    outcomes[value] = partition, await put(log, value, partition=partition)
+                    acknowledged += 1
+                except (OutcomeUnknown, LogUnavailable) as error:
+                    outcomes[value] = partition, error
+                    assert kill.is_set(), error
+                    failed.set()
+                    await back.wait()
+                if acknowledged >= writers * each:
+                    kill.set()
+
+        async def chaos() -> None:
+            await kill.wait()
+            await asyncio.to_thread(own_broker.kill)
+            if deadline_s < 10:
+                await failed.wait()
+            await asyncio.to_thread(own_broker.start)
+            back.set()
+
+        await asyncio.gather(chaos(), *(write(w) for w in range(writers)))
+
+        assert failed.is_set() == (deadline_s < 10)
+        found = {p: await everything(log, p) for p in range(partitions)}
+        assert (await log.ends()) == {p: len(found[p]) for p in found}
+
+    values = [r.value for p in found for r in found[p]]
+    assert len(values) == len(set(values)), "doubled"
+    for value, (partition, outcome) in outcomes.items():
+        at = [r.offset for r in found[partition] if r.value == value]
+        if isinstance(outcome, LogUnavailable):
+            assert at == [], "written though it was certain that it was not"
+        elif not isinstance(outcome, OutcomeUnknown):
+            assert outcome == NONE or at == [outcome], "lost, or acknowledged elsewhere"
+    for partition in found:
+        for writer in range(writers):
+            mine = [
+                int(v[1]) for r in found[partition] if int((v := r.value.split(b":"))[0]) == writer
+            ]
+            assert mine == sorted(mine)
+
+
+# --- another topic under the same name -----------------------------------------------------------
+
+
+async def test_an_append_to_a_topic_made_again_is_found_out(
+    kafka_broker: str, kafka_topic: str, kafka_url: str
+) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        for n in range(3):
+            assert await put(log, b"old") == n
+        await remake(kafka_broker, kafka_topic)
+        with pytest.raises(LogReplaced, match=kafka_topic):
+            await put(log, b"new")
+        # And from then on nothing more is written there.
+        with pytest.raises(LogReplaced):
+            await put(log, b"newer")
+        assert len(await everything(log)) == 1
+
+
+async def test_a_tail_of_a_topic_made_again_is_found_out(
+    kafka_broker: str, kafka_topic: str, kafka_url: str
+) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        for _ in range(3):
+            await put(log, b"old")
+        tail = log.tail(0, 0)
+        seen: list[Record] = []
+        while len(seen) < 3:
+            seen += await anext(tail)
+        await remake(kafka_broker, kafka_topic)
+        with pytest.raises(LogReplaced, match="0:3"):
+            await anext(tail)
+        with pytest.raises(LogReplaced, match="0:3"):
+            await anext(log.read(0, 3))
+
+
+async def test_a_tail_of_a_deleted_topic_ends(
+    kafka_broker: str, kafka_topic: str, kafka_url: str
+) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        await put(log, b"old")
+        tail = log.tail(0, 0)
+        await anext(tail)
+        async with admin(kafka_broker) as client:
+            await client.delete_topics([kafka_topic])
+        with pytest.raises(LogNotFound):
+            await anext(tail)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+async def test_a_tail_outlives_its_broker(
+    own_broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"kafka://{own_broker.address}/t"
+    async with opened(url, create=True, partitions=1) as log:
+        seen: list[bytes | None] = []
+        grown = asyncio.Condition()
+
+        async def follow() -> None:
+            async for batch in log.tail(0, 0):
+                async with grown:
+                    seen.extend(record.value for record in batch)
+                    grown.notify_all()
+
+        async def until(count: int) -> None:
+            async with grown:
+                await grown.wait_for(lambda: len(seen) >= count)
+
+        following = asyncio.create_task(follow())
+        await put(log, b"1")
+        await until(1)
+        with caplog.at_level(logging.WARNING, "journal"):
+            await asyncio.to_thread(own_broker.kill)
+            third = asyncio.create_task(put(log, b"2"))
+            await asyncio.to_thread(own_broker.start)
+            await third
+            await put(log, b"3")
+            await until(3)
+        assert seen == [b"1", b"2", b"3"]
+        assert sum("is away" in r.getMessage() for r in caplog.records) <= 1
+        following.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+
+
+async def test_a_tail_begun_while_the_broker_is_away_begins_when_it_is_back(
+    own_broker: Broker,
+) -> None:
+    url = f"kafka://{own_broker.address}/t"
+    async with opened(url, create=True, partitions=1) as log:
+        await put(log, b"1")
+        await asyncio.to_thread(own_broker.kill)
+        first = asyncio.create_task(anext(log.tail(0, 0)))
+        await asyncio.to_thread(own_broker.start)
+        assert [r.value for r in await first] == [b"1"]
+
+
+async def test_truncated_records_are_gone_and_named(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=2) as log:
+        for n in range(10):
+            await put(log, b"%d" % n)
+        await log.truncate(0, 4)
+        assert await log.starts() == {0: 4, 1: 0}
+        assert [r.offset for r in await everything(log)] == [4, 5, 6, 7, 8, 9]
+        with pytest.raises(HistoryTruncated, match="begins at 0:4"):
+            await anext(log.read(0, 3))
+        with pytest.raises(HistoryTruncated, match="begins at 0:4"):
+            await anext(log.tail(0, 3))
+        assert [r.offset for r in await log.read_key(0, b"key", 0)] == [4, 5, 6, 7, 8, 9]
+        await log.truncate(0, 2)
+        assert (await log.starts())[0] == 4
+        await log.truncate(0, 99)
+        assert (await log.starts())[0] == (await log.ends())[0] == 10
+        assert await everything(log) == []
+        assert await put(log, b"on") == 10
+
+
+async def test_a_tail_overtaken_by_a_truncation_says_so(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        await put(log, b"0")
+        tail = log.tail(0, 0)
+        await anext(tail)
+        for n in range(1, 5):
+            await put(log, b"%d" % n)
+        await tail.aclose()  # type: ignore[attr-defined]
+        await log.truncate(0, 3)
+        with pytest.raises(HistoryTruncated, match="0:1 has been deleted"):
+            await anext(log.tail(0, 1))
+
+
+async def test_an_offset_is_found_by_the_records_own_time(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        # Clocks that run backwards, and a time far ahead of the broker's.
+        for at in (T, T + 10, T + 5, T + 20, T * 2):
+            await put(log, b"x", at=at)
+        assert await log.offset_at(0, 0) == 0
+        assert await log.offset_at(0, T) == 0
+        assert await log.offset_at(0, T + 3) == 1
+        assert await log.offset_at(0, T + 11) == 3
+        assert await log.offset_at(0, T + 21) == 4
+        assert await log.offset_at(0, T * 2 + 1) == 5
+        assert [r.timestamp_ms for r in await everything(log)] == [T, T + 10, T + 5, T + 20, T * 2]
+
+
+async def test_offsets_may_be_sparse(kafka_broker: str, kafka_topic: str, kafka_url: str) -> None:
+    """Markers of a transaction take offsets that no reader ever sees, even the last one."""
+    from aiokafka import AIOKafkaProducer
+
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka_broker, transactional_id=kafka_topic)
+        await producer.start()
+        for n in range(2):
+            async with producer.transaction():
+                await producer.send(kafka_topic, b"%d" % n, key=b"key", partition=0)
+        await producer.stop()
+        assert await log.ends() == {0: 4}
+        assert [r.offset for r in await everything(log)] == [0, 2]
+        assert [r.offset for r in await log.read_key(0, b"key")] == [0, 2]
+        assert [b async for b in log.read(0, 3)] == []
+        assert [r.offset async for b in log.read(0, 1, 3) for r in b] == [2]
+
+
+async def test_cancelled_readers_leave_the_log_usable(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=1) as log:
+        for n in range(3):
+            await put(log, b"%d" % n)
+        for _ in range(5):
+            waiting = [
+                asyncio.ensure_future(anext(log.tail(0, 3))),
+                asyncio.ensure_future(anext(log.read(0, 0))),
+                asyncio.ensure_future(log.read_key(0, b"key")),
+                asyncio.ensure_future(log.ends()),
+            ]
+            await asyncio.sleep(0)
+            for task in waiting:
+                task.cancel()
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+            assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        assert len(await everything(log)) == 3
+        assert await put(log, b"3") == 3
+
+
+async def test_closing_ends_a_waiting_tail(kafka_url: str) -> None:
+    log = await KafkaLog.open(kafka_url, create=True, partitions=1)
+    await put(log, b"0")
+    tail = log.tail(0, 0)
+    await anext(tail)
+    waiting = asyncio.ensure_future(anext(tail))
+    await asyncio.sleep(0)
+    await log.close()
+    with pytest.raises(LogUnavailable, match="closed"):
+        await waiting
