@@ -138,14 +138,17 @@ def check(path: str, db: apsw.Connection) -> None:
     _check_version(path, db.pragma("user_version"))
 
 
-def connect(path: str) -> apsw.Connection:
-    """A connection to an existing file, with what durability needs set."""
+def connect(path: str, patience_s: float = BUSY_SECONDS) -> apsw.Connection:
+    """A connection to an existing file, with what durability needs set.
+
+    It waits `patience_s` seconds for another process that holds the file.
+    """
     try:
         db = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error as error:
         raise explain(path, error) from error
     try:
-        _configure(path, db)
+        _configure(path, db, patience_s)
     except BaseException as error:
         db.close()
         if isinstance(error, apsw.Error):
@@ -225,12 +228,12 @@ def _durable(db: apsw.Connection) -> None:
         db.pragma("checkpoint_fullfsync", True)
 
 
-def _configure(path: str, db: apsw.Connection) -> None:
+def _configure(path: str, db: apsw.Connection, patience_s: float) -> None:
     if db.readonly("main"):
         raise LogUnavailable(f"{path}: cannot be written; check the permissions")
-    db.set_busy_handler(patience())
+    db.set_busy_handler(patience(patience_s))
     _durable(db)
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + patience_s
     while True:
         # While somebody else makes the same switch, SQLite answers "busy" without asking the
         # busy handler.

@@ -19,7 +19,7 @@ import apsw
 
 from journal.errors import LogUnavailable, UsageError
 from journal.log import Append, Record
-from journal.sqlite_file import check, explain, prepare
+from journal.sqlite_file import BUSY_SECONDS, check, explain, prepare
 from journal.sqlite_read import Heads, bounds, first_at, read_batch, read_key
 from journal.sqlite_seat import Seat
 from journal.sqlite_writer import Outcome, Writer
@@ -63,19 +63,27 @@ class SqliteLog:
 
     @classmethod
     async def open(
-        cls, path: str | os.PathLike[str], create: bool = False, *, mounts: str | None = None
+        cls,
+        path: str | os.PathLike[str],
+        create: bool = False,
+        *,
+        patience_s: float = BUSY_SECONDS,
+        mounts: str | None = None,
     ) -> SqliteLog:
         """Open the file, or make it if `create` says so.
 
-        `mounts` stands in for the system's own mount table. Raises `LogNotFound`, `NotAJournal`,
-        `LogMisconfigured` (a network mount, a newer release) or `LogUnavailable`.
+        What another process holds locked for more than `patience_s` seconds is
+        `LogUnavailable`. `mounts` stands in for the system's own mount table.
+
+        Raises `LogNotFound`, `NotAJournal`, `LogMisconfigured` (a network mount, a newer
+        release) or `LogUnavailable`.
         """
         url = os.fspath(path)
         absolute = os.path.abspath(url)
 
         def opened() -> Seat:
             prepare(absolute, create, mounts)
-            seat = Seat(absolute)
+            seat = Seat(absolute, patience_s)
             try:
                 with seat.taken() as db:
                     check(absolute, db)
@@ -90,7 +98,7 @@ class SqliteLog:
         # Not the loop's own threads: the caller's tools may hold all of them.
         with ThreadPoolExecutor(1) as thread:
             seat = await loop.run_in_executor(thread, opened)
-        log = cls(url, seat, Seat(absolute, seat.known))
+        log = cls(url, seat, Seat(absolute, patience_s, seat.known))
         log._loop = loop
         return log
 

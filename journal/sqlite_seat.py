@@ -28,8 +28,9 @@ class Seat:
     `known` is the identity that the file must have; as of now unless given.
     """
 
-    def __init__(self, path: str, known: tuple[int, int] | None = None) -> None:
+    def __init__(self, path: str, patience_s: float, known: tuple[int, int] | None = None) -> None:
         self.path = path
+        self.patience_s = patience_s
         self.known = known or identity(path)
         self._lock = threading.Lock()
         self._db: apsw.Connection | None = None
@@ -46,7 +47,7 @@ class Seat:
             if identity(self.path) != self.known:
                 raise LogReplaced(f"{self.path}: another file has taken its place; open it again")
             if self._db is None:
-                self._db = connect(self.path)
+                self._db = connect(self.path, self.patience_s)
             yield self._db
 
     def close(self) -> None:

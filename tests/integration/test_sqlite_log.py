@@ -1,0 +1,331 @@
+"""What only the embedded log does: many processes on one file, forks, kills, full disks.
+
+What every log does is in `tests/contract`; which files it may touch, in `test_sqlite_file`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import apsw
+import pytest
+
+from journal.errors import LogReplaced, LogUnavailable, OutcomeUnknown, UsageError
+from journal.log import Cursor, Record, append_and_wait
+from journal.sqlite_file import CHECKPOINT_PAGES, certain, explain
+from journal.sqlite_log import SqliteLog
+from journal.sqlite_writer import SAVE_HEADS_EVERY, WAL_AFTER_GROUPS, WAL_BYTES
+from tests.contract.probe import Probe, everything, put, settled, take, values
+from tests.integration import sqlite_children
+
+SPAWN = multiprocessing.get_context("spawn")
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "journal.db")
+
+
+@pytest.fixture
+async def log(path: str) -> AsyncIterator[SqliteLog]:
+    log = await SqliteLog.open(path, create=True)
+    yield log
+    await log.close()
+
+
+async def received(pipe: Connection) -> object:
+    """The next thing that a child sends; `EOFError` once it is gone."""
+    return await asyncio.to_thread(pipe.recv)
+
+
+def started(
+    context: multiprocessing.context.BaseContext, main: Callable[..., None], *arguments: object
+) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+    """A child that runs main(*arguments, pipe), and our end of the pipe."""
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=main, args=(*arguments, there))  # type: ignore[attr-defined]
+    child.start()
+    there.close()
+    return child, here
+
+
+def chains(path: str) -> dict[bytes, list[int]]:
+    """Each key's offsets, as `prev` links them from the last one; checks the file on the way."""
+    db = apsw.Connection(path)
+    assert db.pragma("integrity_check") == "ok"
+    rows = db.execute("SELECT offset, key, prev FROM records ORDER BY offset").fetchall()
+    db.close()
+    found: dict[bytes, list[int]] = {}
+    for offset, key, prev in rows:
+        assert prev == found.get(key, [-1])[-1], (offset, key)
+        found.setdefault(key, []).append(offset)
+    return found
+
+
+# --- many processes -------------------------------------------------------------------------
+
+
+async def test_two_processes_hammer_one_file(log: SqliteLog, path: str) -> None:
+    count = 400
+    children = [
+        started(SPAWN, sqlite_children.hammer, path, name, count) for name in ("one", "two")
+    ]
+    told = [await received(pipe) for _, pipe in children]
+    for child, _ in children:
+        await asyncio.to_thread(child.join)
+        assert child.exitcode == 0
+    found = chains(path)
+    (own_one, shared_one), (own_two, shared_two) = told  # type: ignore[misc]
+    assert found == {
+        b"one": own_one,
+        b"two": own_two,
+        b"shared": sorted(shared_one + shared_two),
+    }
+    assert len(found[b"shared"]) == 2 * count
+    assert len(values(await log.read_key(0, b"shared"))) == 2 * count
+
+
+@pytest.mark.parametrize("acknowledged", [1, 60, 3_000, 20_000])
+async def test_a_kill_loses_nothing_that_was_acknowledged(path: str, acknowledged: int) -> None:
+    await (await SqliteLog.open(path, create=True)).close()
+    child, pipe = started(SPAWN, sqlite_children.append_for_ever, path)
+    told = [await received(pipe) for _ in range(acknowledged)]
+    child.kill()
+    with contextlib.suppress(EOFError):
+        while True:
+            told.append(await received(pipe))
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    log = await SqliteLog.open(path)
+    held = {record.offset: record.value for record in await everything(log)}
+    assert all(held[offset] == value for offset, value in told)  # type: ignore[misc]
+    assert list(held) == list(range(len(held)))
+    for task in range(10):
+        key = b"task-%d" % task
+        records = await log.read_key(0, key)
+        (probe,) = await settled(
+            log, Probe(b"more", key=key, expect=Cursor(records[-1].offset if records else -1))
+        )
+        assert probe.offset >= len(held)
+    await log.close()
+    chains(path)
+
+
+async def test_somebody_who_holds_the_lock_too_long_is_named(path: str) -> None:
+    log = await SqliteLog.open(path, create=True, patience_s=0.05)
+    await put(log, b"1")
+    other = apsw.Connection(path)
+    other.execute("BEGIN IMMEDIATE")
+    cursor = Cursor(0)
+    probes = await settled(log, Probe(b"2", expect=cursor), Probe(b"x", key=b"other"))
+    assert [type(probe.error) for probe in probes] == [LogUnavailable] * 2
+    assert "locked" in str(probes[0].error)
+    other.execute("ROLLBACK")
+    other.close()
+    # What came behind a failed append must not overtake it.
+    probes = await settled(log, Probe(b"3", expect=cursor), Probe(b"x", key=b"other"))
+    assert cursor.broken
+    assert probes[1].offset == 1
+    await settled(log, Probe(b"2", expect=Cursor(0)))
+    assert values(await log.read_key(0, b"key")) == [b"1", b"2"]
+    await log.close()
+
+
+async def test_a_file_that_was_replaced_under_our_hands(log: SqliteLog, path: str) -> None:
+    await put(log, b"1")
+    tail = log.tail(0, 1)
+    coming = asyncio.create_task(take(tail, 1))
+    os.rename(path, path + ".away")
+    with pytest.raises(LogReplaced):
+        await coming
+    (probe,) = await settled(log, Probe(b"lost"))
+    assert isinstance(probe.error, LogUnavailable)
+    Path(path).write_bytes(b"something else")
+    with pytest.raises(LogReplaced):
+        await everything(log)
+    os.rename(path + ".away", path)
+    await put(log, b"2")
+    assert values(await everything(log)) == [b"1", b"2"]
+
+
+# --- forks ----------------------------------------------------------------------------------
+
+
+async def test_a_forked_child_opens_the_file_anew(log: SqliteLog, path: str) -> None:
+    await put(log, b"parent")
+    async with aclosing(log.tail(0, 0)) as tail:
+        assert values(await take(tail, 1)) == [b"parent"]
+        coming = asyncio.create_task(take(tail, 1))
+        child, pipe = started(FORK, sqlite_children.append_after_fork, log)
+        assert await received(pipe) == [b"parent", b"child"]
+        await asyncio.to_thread(child.join)
+        assert child.exitcode == 0
+        assert values(await coming) == [b"child"]
+    await put(log, b"parent again")
+    assert values(await everything(log)) == [b"parent", b"child", b"parent again"]
+    chains(path)
+
+
+async def test_what_is_pending_at_a_fork_is_the_parents(log: SqliteLog, path: str) -> None:
+    await put(log, b"parent")
+    probes = [Probe(b"pending %d" % n, key=b"pending") for n in range(120)]
+    for probe in probes:
+        log.append(0, probe)
+    child, pipe = started(FORK, sqlite_children.append_after_fork, log)
+    assert await received(pipe) == [b"parent", b"child"]
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == 0
+    await asyncio.gather(*(probe.done.wait() for probe in probes))
+    assert len(await log.read_key(0, b"pending")) == 120
+    assert len(await everything(log)) == 122
+    chains(path)
+
+
+# --- disks ----------------------------------------------------------------------------------
+
+
+async def test_a_full_disk_is_one_line_and_not_the_end(path: str) -> None:
+    await (await SqliteLog.open(path, create=True)).close()
+    child, pipe = started(SPAWN, sqlite_children.fill_the_disk, path, 1 << 20)
+    offsets, error, text, again = await received(pipe)  # type: ignore[misc]
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == 0
+    assert error == "LogUnavailable"
+    assert "\n" not in text
+    assert path in text
+    assert len(offsets) > 10
+    # Certainly not written means that the very next one takes its place.
+    assert again == offsets[-1] + 1
+    assert chains(path) == {b"key": [*offsets, again]}
+
+
+@pytest.mark.parametrize(
+    ("code", "sure"),
+    [
+        (apsw.SQLITE_BUSY, True),
+        (apsw.SQLITE_FULL, True),
+        (apsw.SQLITE_IOERR_WRITE, True),
+        (apsw.SQLITE_IOERR_FSYNC, False),
+        (apsw.SQLITE_IOERR_SHMSIZE, False),
+        (apsw.SQLITE_NOMEM, False),
+        (apsw.SQLITE_INTERNAL, False),
+    ],
+)
+def test_which_errors_are_certain(code: int, sure: bool) -> None:
+    error = apsw.exception_for(code)
+    assert isinstance(error, apsw.Error)
+    assert certain(error) is sure
+    text = str(explain("journal.db", error))
+    assert text.startswith("journal.db: ")
+    assert "\n" not in text
+
+
+async def test_what_the_writer_cannot_explain_is_an_unknown_outcome(log: SqliteLog) -> None:
+    await put(log, b"1")
+    probe = Probe(b"2", at=2**70, expect=Cursor(0))
+    await settled(log, probe)
+    assert isinstance(probe.error, OutcomeUnknown)
+    assert probe.expect is not None
+    assert probe.expect.broken
+    await put(log, b"3")
+    assert values(await everything(log)) == [b"1", b"3"]
+
+
+# --- speed that must not cost the truth -----------------------------------------------------
+
+
+async def test_heads_are_saved_now_and_then_and_at_close(path: str) -> None:
+    def saved() -> tuple[int, int]:
+        db = apsw.Connection(path)
+        ((to,),) = db.execute("SELECT heads_to FROM meta").fetchall()
+        ((count,),) = db.execute("SELECT count(*) FROM heads").fetchall()
+        db.close()
+        return to, count  # type: ignore[return-value]
+
+    log = await SqliteLog.open(path, create=True)
+    reader = await SqliteLog.open(path)
+    keys = [b"key-%d" % n for n in range(SAVE_HEADS_EVERY + 500)]
+    for key in keys[:SAVE_HEADS_EVERY:500]:
+        assert await reader.read_key(0, key) == []
+    for start in range(0, len(keys), 250):
+        await settled(log, *(Probe(b"1", key=key) for key in keys[start : start + 250]))
+    # The group that crosses the line is told before the heads are saved.
+    await put(log, b"behind")
+    at, count = saved()
+    assert at >= SAVE_HEADS_EVERY - 1
+    assert count == at + 1
+    for handle in (log, reader):
+        for key in (keys[0], keys[at], keys[at + 1], keys[-1]):
+            assert values(await handle.read_key(0, key)) == [b"1"]
+    for key in (keys[1], keys[-1]):
+        (last,) = await reader.read_key(0, key)
+        await settled(reader, Probe(b"2", key=key, expect=Cursor(last.offset)))
+        assert values(await log.read_key(0, key)) == [b"1", b"2"]
+    await log.close()
+    await reader.close()
+    # Every key, "behind", and two second records.
+    assert saved() == (len(keys) + 1 + 2 - 1, len(keys) + 1)
+    chains(path)
+
+
+async def test_the_wal_is_lengthened_and_bounded(log: SqliteLog, path: str) -> None:
+    wal = Path(path + "-wal")
+    await put(log, b"x")
+    assert wal.stat().st_size < WAL_BYTES // 10
+    for _ in range(WAL_AFTER_GROUPS + 20):
+        await put(log, b"x" * 1_000)
+    assert wal.stat().st_size == WAL_BYTES
+    for _ in range(60):
+        await put(log, *([b"x" * 60_000] * 25))
+    assert wal.stat().st_size < WAL_BYTES + CHECKPOINT_PAGES * 8_192
+    assert len(await everything(log)) == 1 + WAL_AFTER_GROUPS + 20 + 60 * 25
+
+
+async def test_a_batch_is_bounded_in_bytes(log: SqliteLog) -> None:
+    sizes = [300_000, 800_000, 3_000_000, 10, 10, 900_000, 200_000]
+    await put(log, *(b"x" * size for size in sizes))
+    batches: list[list[Record]] = [batch async for batch in log.read(0, 0)]
+    lengths = [[len(record.value or b"") for record in batch] for batch in batches]
+    assert lengths == [[300_000], [800_000], [3_000_000], [10, 10, 900_000], [200_000]]
+
+
+async def test_a_truncation_in_many_steps_lets_others_write(log: SqliteLog, path: str) -> None:
+    for n in range(0, 12_000, 500):
+        await settled(log, *(Probe(b"x", key=b"%d" % (n % 7)) for _ in range(500)))
+    truncating = asyncio.create_task(log.truncate(0, 11_990))
+    await put(log, b"meanwhile")
+    await truncating
+    assert await log.starts() == {0: 11_990}
+    assert len(await everything(log)) == 11
+    assert values(await log.read_key(0, b"key")) == [b"meanwhile"]
+
+
+async def test_there_is_one_partition(log: SqliteLog) -> None:
+    with pytest.raises(UsageError):
+        log.append(1, Probe(b"x"))
+    with pytest.raises(UsageError):
+        await log.read_key(1, b"key")
+    with pytest.raises(UsageError):
+        await log.truncate(1, 0)
+
+
+def test_each_loop_opens_its_own(path: str) -> None:
+    async def run(value: bytes) -> list[bytes | None]:
+        log = await SqliteLog.open(path, create=True)
+        await append_and_wait(log, 0, b"key", value, 0)
+        found = values(await everything(log))
+        await log.close()
+        return found
+
+    assert asyncio.run(run(b"1")) == [b"1"]
+    assert asyncio.run(run(b"2")) == [b"1", b"2"]
+    assert not os.path.exists(path + "-wal")
