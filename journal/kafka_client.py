@@ -123,6 +123,9 @@ class Clients:
     def unavailable(self, why: str) -> LogUnavailable:
         return LogUnavailable(f"cannot use Kafka at {self.address.brokers}: {why}")
 
+    def closed(self) -> LogUnavailable:
+        return LogUnavailable(f"{self.address.url} was closed")
+
     async def _reason(self) -> str:
         """Connect once more, by hand, to the first broker, and say in a few words what fails."""
         broker = self.address.brokers.split(",")[0]

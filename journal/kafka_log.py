@@ -1,7 +1,7 @@
 """The log in a Kafka topic: the parts put together behind the protocol of `log`.
 
-Knows how a topic is opened; writing and reading are `kafka_writer`'s and `kafka_reader`'s, the
-settings are `kafka_admin`'s. Knows no events: the records of a topic are bytes here.
+Knows how a topic is opened; the work is done by `kafka_writer`, `kafka_reader`, `kafka_tails`
+and, for settings, `kafka_admin`. Knows no events: the records of a topic are bytes here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from journal.kafka_admin import Topic, delete_before, findings, misconfigured, o
 from journal.kafka_client import Clients, Outage, parse_url
 from journal.kafka_config import client_options
 from journal.kafka_reader import Reader
+from journal.kafka_tails import Tails
 from journal.kafka_writer import Writer
 from journal.log import Append, Record
 
@@ -43,6 +44,7 @@ class KafkaLog:
         self._reader = Reader(
             clients, outage, partitions=topic.partitions, patience_s=append_deadline_s
         )
+        self._tails = Tails(clients, outage, self._reader)
 
     @classmethod
     async def open(
@@ -96,7 +98,7 @@ class KafkaLog:
             return found
 
     def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
-        return self._reader.tail(partition, start)
+        return self._tails.tail(partition, start)
 
     async def offset_at(self, partition: int, timestamp_ms: int) -> int:
         return await self._reader.offset_at(partition, timestamp_ms)
@@ -116,6 +118,7 @@ class KafkaLog:
         try:
             await self._writer.close()
         finally:
+            await self._tails.close()
             await self._reader.close()
 
 

@@ -1,4 +1,4 @@
-"""Reading a topic: offsets, finite reads, tails that outlive a broker's restart.
+"""Reading a topic: offsets and finite reads; tails are `kafka_tails`'.
 
 Knows consumers without groups. An offset that the topic does not have is never skipped: it is
 `HistoryTruncated` below the start, `LogReplaced` past the end.
@@ -18,15 +18,12 @@ from journal.kafka_admin import not_found
 from journal.kafka_client import Clients, Outage, words
 from journal.log import Record
 
-_BATCH = 2_000
-"""Records decoded in one turn of the event loop, about 20 ms of it."""
+BATCH = 1_000
+"""Records decoded in one turn of the event loop, about 10 ms of it."""
 
 _READ_WAIT_MS = 5
 """A fetch that finds nothing holds its connection up for this long; reads share connections."""
 
-_TAIL_WAIT_MS = 500
-_SILENT_S = 5.0
-_RENEW_S = 30.0
 _IDLE_CONSUMERS = 2
 
 
@@ -51,7 +48,7 @@ class Reader:
     async def close(self) -> None:
         self._closed = True
         for consumer in list(self._open):
-            self._discard(consumer)
+            self.discard(consumer)
         if self._asker is not None and not self._asker.done():
             self._asker.cancel()
         while self._stopping:
@@ -90,12 +87,12 @@ class Reader:
         """
         give_up = self._loop.time() + self._patience_s
         while True:
-            self._check_open()
+            self.check_open()
             try:
                 answer = await question(await self._asking())
             except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
                 await self._forget_asker()
-                self._check_open()
+                self.check_open()
                 if self._loop.time() >= give_up or not getattr(error, "retriable", True):
                     if isinstance(error, LogUnavailable):
                         raise
@@ -108,7 +105,7 @@ class Reader:
 
     async def _asking(self) -> AIOKafkaConsumer:
         if self._asker is None:
-            self._asker = self._loop.create_task(self._consumer(_READ_WAIT_MS))
+            self._asker = self._loop.create_task(self.consumer(_READ_WAIT_MS))
         # Shielded: whoever is cancelled, others may be waiting for the same consumer.
         return await asyncio.shield(self._asker)
 
@@ -117,11 +114,12 @@ class Reader:
         if asker is not None and asker.done() and not asker.cancelled() and not asker.exception():
             consumer = asker.result()
             gone = consumer.partitions_for_topic(self._topic) is None
-            self._discard(consumer)
-            if gone and not await self._exists():
+            self.discard(consumer)
+            if gone and not await self.exists():
                 raise not_found(self._clients.address)
 
-    async def _exists(self) -> bool:
+    async def exists(self) -> bool:
+        """False only where the cluster says that there is no such topic."""
         try:
             async with self._clients.admin() as admin:
                 return self._topic in await admin.list_topics()
@@ -142,7 +140,7 @@ class Reader:
         if start >= end:
             return
         tp = self._partitions[partition]
-        consumer = self._idle.pop() if self._idle else await self._consumer(_READ_WAIT_MS)
+        consumer = self._idle.pop() if self._idle else await self.consumer(_READ_WAIT_MS)
         finished = False
         try:
             self._seek(consumer, tp, start)
@@ -150,16 +148,16 @@ class Reader:
             position = start
             while not finished:
                 try:
-                    got = await consumer.getmany(tp, timeout_ms=1000, max_records=_BATCH)
+                    got = await consumer.getmany(tp, timeout_ms=1000, max_records=BATCH)
                     position = await consumer.position(tp)
                 except OffsetOutOfRangeError:
-                    await self._explain(partition, position)
+                    await self.explain(partition, position)
                     continue
                 except (KafkaError, ConsumerStoppedError) as error:
-                    self._check_open()
+                    self.check_open()
                     raise self._clients.unavailable(words(error)) from None
-                self._check_open()
-                records = _records(got.get(tp, ()))
+                self.check_open()
+                records = to_records(got.get(tp, ()))
                 finished = position >= end
                 if records:
                     give_up = self._loop.time() + self._patience_s
@@ -174,58 +172,9 @@ class Reader:
                     yield records
         finally:
             if not finished:
-                self._discard(consumer)
+                self.discard(consumer)
 
-    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
-        tp = self._partitions[partition]
-        who = f"reading partition {partition}"
-        consumer: AIOKafkaConsumer | None = None
-        position = start
-        heard, polled = self._loop.time(), None
-        try:
-            while True:
-                self._check_open()
-                try:
-                    if consumer is None:
-                        consumer = await self._consumer(_TAIL_WAIT_MS)
-                        self._seek(consumer, tp, position)
-                        heard = self._loop.time()
-                    got = await consumer.getmany(tp, timeout_ms=1000, max_records=_BATCH)
-                except OffsetOutOfRangeError:
-                    await self._explain(partition, position)
-                    continue
-                except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
-                    self._check_open()
-                    self._outage.down(who, words(error))
-                    await asyncio.sleep(0.5)
-                    continue
-                if got:
-                    self._outage.up(who)
-                    heard = self._loop.time()
-                    records = _records(got[tp])
-                    position = records[-1].offset + 1
-                    yield records
-                    continue
-                # An idle fetch is answered too; a consumer whose fetches are not is cut off.
-                if (now_polled := consumer.last_poll_timestamp(tp)) != polled:
-                    polled, heard = now_polled, self._loop.time()
-                    self._outage.up(who)
-                silent_s = self._loop.time() - heard
-                if silent_s > _SILENT_S:
-                    self._outage.down(who, f"no answer for {_SILENT_S:.0f} s")
-                    unknown = consumer.partitions_for_topic(self._topic) is None
-                    if unknown and not await self._exists():
-                        raise not_found(self._clients.address)
-                if silent_s > _RENEW_S:
-                    # The client asks only the brokers that it knew; they may all have moved.
-                    self._discard(consumer)
-                    consumer = None
-        finally:
-            if consumer is not None:
-                self._discard(consumer)
-            self._outage.up(who)
-
-    async def _explain(self, partition: int, position: int) -> None:
+    async def explain(self, partition: int, position: int) -> None:
         """Raise what an offset out of range means; return where it is in range after all."""
         first = last = position
         for _ in range(3):
@@ -240,12 +189,13 @@ class Reader:
 
     # --- consumers ----------------------------------------------------------------------------
 
-    async def _consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
+    async def consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
+        """A consumer for `discard` to stop, at the latest at `close`. Raises `LogUnavailable`."""
         consumer = await self._clients.consumer(max_wait_ms)
         self._open.add(consumer)
         if self._closed:
-            self._discard(consumer)
-            self._check_open()
+            self.discard(consumer)
+            self.check_open()
         return consumer
 
     def _seek(self, consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> None:
@@ -258,9 +208,9 @@ class Reader:
             consumer.pause(tp)
             self._idle.append(consumer)
         else:
-            self._discard(consumer)
+            self.discard(consumer)
 
-    def _discard(self, consumer: AIOKafkaConsumer) -> None:
+    def discard(self, consumer: AIOKafkaConsumer) -> None:
         """Stop a consumer in the background, so that whoever is cancelled goes at once."""
         if consumer not in self._open:
             return
@@ -269,12 +219,13 @@ class Reader:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises `LogUnavailable` once the log is closed."""
         if self._closed:
-            raise LogUnavailable(f"{self._clients.address.url} is closed")
+            raise self._clients.closed()
 
 
-def _records(got: Iterable[Any]) -> list[Record]:
+def to_records(got: Iterable[Any]) -> list[Record]:
     return [Record(r.offset, r.key, r.value, r.timestamp) for r in got]
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -46,15 +47,13 @@ _BEHIND = LogUnavailable("not written: an append before it, to the same partitio
 _SLOW_S = 5.0
 
 
+@dataclass(slots=True, eq=False)
 class _Group:
     """Appends that one future settles; their offsets follow each other."""
 
-    __slots__ = ("appends", "deadline", "future")
-
-    def __init__(self, appends: list[Append], deadline: float, future: asyncio.Future[Any]):
-        self.appends = appends
-        self.deadline = deadline
-        self.future = future
+    appends: list[Append]
+    deadline: float
+    future: asyncio.Future[Any]
 
 
 class _Lane:
@@ -105,6 +104,8 @@ class Writer:
         if self._refusal is not None:
             self._loop.call_soon(append.failed, self._refusal)
             return
+        if not (isinstance(append.key, bytes) and isinstance(append.value, bytes)):
+            raise TypeError("an append's key and value are bytes")
         lane = self._lanes[partition]
         lane.queue.append((append, self._loop.time() + self._deadline_s))
         if lane.flusher is None:
@@ -114,9 +115,7 @@ class Writer:
 
     async def close(self) -> None:
         """Settle what was queued (its deadlines end that), then release everything."""
-        self._refusal = LogUnavailable(
-            f"{self._clients.address.url} is closed; nothing was written"
-        )
+        self._refusal = self._clients.closed()
         try:
             while pending := self._pending():
                 await asyncio.wait(pending, timeout=1.0)
@@ -124,10 +123,9 @@ class Writer:
             for lane in self._lanes:
                 self._drop(lane, self._refusal)
             self._replace("the log was closed")
-            if self._sweeper is not None:
-                self._sweeper.cancel()
-            if self._starting is not None:
-                self._starting.cancel()
+            for handle in (self._sweeper, self._starting):
+                if handle is not None:
+                    handle.cancel()
         while self._retiring:
             await asyncio.wait(self._retiring)
 
@@ -167,7 +165,7 @@ class Writer:
             deadline = queue[0][1]
             group = _Group([queue.popleft()[0] for _ in range(count)], deadline, future)
             lane.in_flight.append(group)
-            future.add_done_callback(self._settler(lane, group))
+            future.add_done_callback(partial(self._answered, lane, group))
         lane.flusher = None
 
     async def _hand_over(
@@ -223,13 +221,10 @@ class Writer:
 
     # --- from the producer to the caller ------------------------------------------------------
 
-    def _settler(self, lane: _Lane, group: _Group) -> Callable[[asyncio.Future[Any]], None]:
-        def settle(future: asyncio.Future[Any]) -> None:
-            # A producer that was replaced may still answer; its appends are settled by then.
-            if group in lane.in_flight:
-                self._settle(lane, group)
-
-        return settle
+    def _answered(self, lane: _Lane, group: _Group, _: asyncio.Future[Any]) -> None:
+        # A producer that was replaced may still answer; its appends are settled by then.
+        if group in lane.in_flight:
+            self._settle(lane, group)
 
     def _settle(self, lane: _Lane, group: _Group) -> None:
         lane.in_flight.remove(group)
@@ -248,17 +243,20 @@ class Writer:
             self._drop(lane, replaced, group, replaced)
             return
         self._outage.up("appending")
+        step = 1
         if offset < 0:
             # The broker knows the batch, but not any more where it stands.
-            for append in group.appends:
-                append.written(NONE)
-            return
-        lane.acked = offset + len(group.appends) - 1
+            offset, step = NONE, 0
+        else:
+            lane.acked = offset + len(group.appends) - 1
         for append in group.appends:
-            if append.expect is not None:
+            if append.expect is not None and offset != NONE:
                 append.expect.offset = offset
-            append.written(offset)
-            offset += 1
+            try:
+                append.written(offset)
+            except Exception as mistake:
+                self._report(mistake)
+            offset += step
 
     def _replace(self, why: str) -> None:
         """Give up the producer: settle all that it has, and go on with a new one."""
@@ -296,11 +294,17 @@ class Writer:
         if lane.flusher is not None and lane.flusher is not asyncio.current_task():
             lane.flusher.cancel()
             lane.flusher = None
-        if group is not None and why is not None:
-            for append in group.appends:
-                append.failed(why)
-        for append in behind:
-            append.failed(queued)
+        told = [(append, why) for append in group.appends] if group is not None and why else []
+        for append, error in told + [(append, queued) for append in behind]:
+            try:
+                append.failed(error)
+            except Exception as mistake:
+                self._report(mistake)
+
+    def _report(self, error: Exception) -> None:
+        """A caller's mistake in one outcome must not keep the others from theirs."""
+        what = "an append's outcome could not be told"
+        self._loop.call_exception_handler({"message": what, "exception": error})
 
     # --- deadlines ----------------------------------------------------------------------------
 

@@ -230,7 +230,9 @@ async def test_an_event_that_is_too_large_fails_by_name_and_the_log_goes_on(
 
 async def test_a_record_that_cannot_be_encoded_fails_and_the_log_goes_on(kafka_url: str) -> None:
     async with opened(kafka_url, create=True, partitions=1) as log:
-        wrong = [Noted("text"), Noted("text")]  # type: ignore[arg-type]
+        wrong = [Noted(b"1"), Noted(b"2")]
+        for append in wrong:
+            append.headers = (("type", "text"),)  # type: ignore[assignment]
         for append in wrong:
             log.append(0, append)
         await asyncio.gather(*(append.then for append in wrong))
