@@ -18,7 +18,12 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import create_conn
-from aiokafka.errors import AuthenticationFailedError, KafkaError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 
 from journal.errors import LogUnavailable, UsageError
 from journal.kafka_config import Options
@@ -144,7 +149,9 @@ class Clients:
             if error.errno:
                 return f"{os.strerror(error.errno).lower()}; is the broker running?"
             return "it closes the connection; do security.protocol and port fit together?"
-        except AuthenticationFailedError:
+        except UnsupportedSaslMechanismError:
+            return "it does not offer this sasl.mechanism"
+        except (AuthenticationFailedError, SaslAuthenticationFailed):
             return "it refuses the credentials; check the Kafka properties"
         except KafkaError as error:
             return f"{type(error).__name__}; do security.protocol and port fit together?"

@@ -33,7 +33,13 @@ class JavaBroker(Broker):
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._ports = free_ports(2)
+        self._listeners: dict[str, int] = {}
         self.address = f"127.0.0.1:{self._ports[0]}"
+
+    def also_listen(self, protocol: str) -> str:
+        """Before the first start: serve a security protocol too, at the address returned."""
+        (self._listeners[protocol],) = free_ports(1)
+        return f"127.0.0.1:{self._listeners[protocol]}"
 
     @classmethod
     def missing(cls) -> str | None:
@@ -89,12 +95,15 @@ class JavaBroker(Broker):
 
     def _format(self, folder: Path) -> None:
         port, controller = self._ports
+        listeners = {"PLAINTEXT": port, **self._listeners}
+        clients = ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items())
+        protocols = ",".join(f"{name}:{name}" for name in listeners)
         ours = {
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": clients,
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
             "log.dirs": str(folder / "data"),
         }
         properties = folder / "server.properties"
