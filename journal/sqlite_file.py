@@ -132,10 +132,18 @@ def prepare(path: str, create: bool, mounts: str | None = None) -> None:
 
 
 def check(path: str, db: apsw.Connection) -> None:
-    """What `prepare` saw in the file's first bytes, as SQLite sees it, WAL included."""
+    """Whether the file is ours, as SQLite sees it, and of this release.
+
+    Raises `NotAJournal` or `LogMisconfigured`.
+    """
     if db.pragma("application_id") != APPLICATION_ID:
         raise NotAJournal(f"{path}: is not a journal; choose another path")
-    _check_version(path, db.pragma("user_version"))
+    version = db.pragma("user_version")
+    if version != SCHEMA_VERSION:
+        raise LogMisconfigured(
+            f"{path}: was written by a newer release (file version {version}, this release reads "
+            f"{SCHEMA_VERSION}); upgrade step-journal to read it"
+        )
 
 
 def connect(path: str, patience_s: float = BUSY_SECONDS) -> apsw.Connection:
@@ -191,16 +199,7 @@ def _looks_like_ours(path: str) -> bool:
         raise NotAJournal(f"{path}: is not a journal; choose another path")
     if int.from_bytes(head[68:72]) != APPLICATION_ID:
         raise NotAJournal(f"{path}: is another program's SQLite file; choose another path")
-    _check_version(path, int.from_bytes(head[60:64]))
     return True
-
-
-def _check_version(path: str, version: int) -> None:
-    if version != SCHEMA_VERSION:
-        raise LogMisconfigured(
-            f"{path}: was written by a newer release (file version {version}, this release reads "
-            f"{SCHEMA_VERSION}); upgrade step-journal to read it"
-        )
 
 
 def _create(path: str) -> None:

@@ -254,8 +254,7 @@ class SqliteLog:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._pending:
-            self._flush(self._pending)
+        # What was appended before is with the writer: its flush was called for before this task.
         self._wake()
         await asyncio.wrap_future(self._writer.call(self._writer.finish))
         loop = self._running_loop()

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from journal.errors import HistoryTruncated, LogReplaced
+from journal.errors import HistoryTruncated, LogReplaced, LogUnavailable
 from journal.log import NONE, Cursor, Log
 from tests.contract.probe import (
     OpenLog,
@@ -165,6 +165,17 @@ async def test_a_cancelled_tail_and_a_reading_that_was_left_leave_the_log_usable
             await anext(left)
     await put(log, b"last")
     assert len(await everything(log)) == 1_501
+
+
+async def test_closing_ends_a_tail_that_waits(log: Log) -> None:
+    await put(log, b"1")
+    tail = log.tail(0, (await log.starts())[0])
+    assert values(await take(tail, 1)) == [b"1"]
+    coming = asyncio.create_task(take(tail, 1))
+    await asyncio.sleep(0)
+    await log.close()
+    with pytest.raises(LogUnavailable):
+        await coming
 
 
 # --- truncation -----------------------------------------------------------------------------

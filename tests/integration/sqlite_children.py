@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import sys
 from multiprocessing.connection import Connection
 
-from journal.errors import AppendRefused, LogUnavailable
+import apsw
+
+from journal.errors import AppendRefused, JournalError, LogUnavailable
 from journal.log import NONE, Append, Cursor, append_and_wait
 from journal.sqlite_log import SqliteLog
 
@@ -112,13 +113,66 @@ def fill_the_disk(path: str, most_bytes: int, pipe: Connection) -> None:
 
 
 def append_after_fork(log: SqliteLog, pipe: Connection) -> None:
-    """Use a handle that the parent opened: append, read back, close."""
+    """Use a handle that the parent opened: append, read back, append when told to, close."""
 
     async def main() -> None:
         cursor = Cursor((await log.read_key(0, b"key"))[-1].offset)
         await append_and_wait(log, 0, b"key", b"child", 0, expect=cursor)
         pipe.send([record.value for record in await log.read_key(0, b"key")])
+        await asyncio.to_thread(pipe.recv)
+        await append_and_wait(log, 0, b"key", b"child again", 0, expect=cursor)
+        pipe.send("done")
+        await asyncio.to_thread(pipe.recv)
         await log.close()
 
     asyncio.run(main())
-    sys.stdout.flush()
+
+
+class _BadDisk(apsw.VFS):
+    """The system's files, but for a WAL that cannot be synced while `broken` is set."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        super().__init__("bad-disk", base="unix", makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        """Every file goes through `_BadFile`."""
+        return _BadFile(self, name, flags)
+
+
+class _BadFile(apsw.VFSFile):
+    def __init__(
+        self, disk: _BadDisk, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
+        super().__init__("unix", name, flags)
+        self.disk = disk
+        self.is_wal = bool(flags[0] & apsw.SQLITE_OPEN_WAL)
+
+    def xSync(self, flags: int) -> None:
+        """Fails as an fsync fails: after everything was written."""
+        if self.is_wal and self.disk.broken:
+            error = apsw.IOError("the disk went away")
+            error.extendedresult = apsw.SQLITE_IOERR_FSYNC  # type: ignore[attr-defined]
+            raise error
+        super().xSync(flags)
+
+
+def lose_a_sync(path: str, pipe: Connection) -> None:
+    """Append while the disk cannot be synced; send what each append was told."""
+    disk = _BadDisk()
+
+    async def main() -> None:
+        log = await SqliteLog.open(path)
+        told: list[object] = []
+        cursor = Cursor()
+        for broken, value in ((False, b"1"), (True, b"2"), (True, b"3"), (False, b"4")):
+            disk.broken = broken
+            try:
+                told.append(await append_and_wait(log, 0, b"key", value, 0, expect=cursor))
+            except JournalError as error:
+                told.append((type(error).__name__, str(error)))
+                cursor = Cursor((await log.read_key(0, b"key"))[-1].offset)
+        pipe.send((told, [record.value for record in await log.read_key(0, b"key")]))
+        await log.close()
+
+    asyncio.run(main())

@@ -180,7 +180,9 @@ def as_somebody_else(path: str, create: bool, pipe: Connection) -> None:
     if os.geteuid() == 0:
         os.setuid(65534)
     else:
-        os.chmod(os.path.dirname(path), 0o500)
+        folder = os.path.dirname(path)
+        if os.stat(folder).st_mode & 0o777 == 0o755:
+            os.chmod(folder, 0o500)
         if os.path.exists(path):
             os.chmod(path, 0o400)
 
@@ -196,14 +198,21 @@ def as_somebody_else(path: str, create: bool, pipe: Connection) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("there", [True, False])
-async def test_a_read_only_folder_is_one_line(readable_folder: Path, there: bool) -> None:
+@pytest.mark.parametrize(
+    ("there", "folder_mode"),
+    [(True, 0o755), (False, 0o755), (True, 0o777)],
+    ids=["journal and folder", "folder", "journal"],
+)
+async def test_what_is_read_only_is_one_line(
+    readable_folder: Path, there: bool, folder_mode: int
+) -> None:
     path = readable_folder / "journal.db"
     if there:
         log = await SqliteLog.open(path, create=True)
         await put(log, b"1")
         await log.close()
         path.chmod(0o644)
+    readable_folder.chmod(folder_mode)
     context = multiprocessing.get_context("fork")
     here, pipe = context.Pipe(duplex=False)
     child = context.Process(target=as_somebody_else, args=(str(path), True, pipe))

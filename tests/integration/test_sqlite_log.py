@@ -51,7 +51,7 @@ def started(
     context: multiprocessing.context.BaseContext, main: Callable[..., None], *arguments: object
 ) -> tuple[multiprocessing.process.BaseProcess, Connection]:
     """A child that runs main(*arguments, pipe), and our end of the pipe."""
-    here, there = context.Pipe(duplex=False)
+    here, there = context.Pipe()
     child = context.Process(target=main, args=(*arguments, there))  # type: ignore[attr-defined]
     child.start()
     there.close()
@@ -167,12 +167,19 @@ async def test_a_forked_child_opens_the_file_anew(log: SqliteLog, path: str) -> 
         coming = asyncio.create_task(take(tail, 1))
         child, pipe = started(FORK, sqlite_children.append_after_fork, log)
         assert await received(pipe) == [b"parent", b"child"]
-        await asyncio.to_thread(child.join)
-        assert child.exitcode == 0
         assert values(await coming) == [b"child"]
-    await put(log, b"parent again")
-    assert values(await everything(log)) == [b"parent", b"child", b"parent again"]
-    chains(path)
+    # The last one to close deletes the WAL: a child that held no lock of its own would lose it.
+    await log.close()
+    pipe.send("go on")
+    assert await received(pipe) == "done"
+    later = await SqliteLog.open(path)
+    assert values(await everything(later)) == [b"parent", b"child", b"child again"]
+    await put(later, b"parent again")
+    await later.close()
+    pipe.send("close")
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == 0
+    assert chains(path) == {b"key": [0, 1, 2, 3]}
 
 
 async def test_what_is_pending_at_a_fork_is_the_parents(log: SqliteLog, path: str) -> None:
@@ -182,12 +189,18 @@ async def test_what_is_pending_at_a_fork_is_the_parents(log: SqliteLog, path: st
         log.append(0, probe)
     child, pipe = started(FORK, sqlite_children.append_after_fork, log)
     assert await received(pipe) == [b"parent", b"child"]
+    await asyncio.gather(*(probe.done.wait() for probe in probes))
+    # The child's connection must outlive ours.
+    await log.close()
+    pipe.send("go on")
+    assert await received(pipe) == "done"
+    pipe.send("close")
     await asyncio.to_thread(child.join)
     assert child.exitcode == 0
-    await asyncio.gather(*(probe.done.wait() for probe in probes))
-    assert len(await log.read_key(0, b"pending")) == 120
-    assert len(await everything(log)) == 122
-    chains(path)
+    assert {key: len(offsets) for key, offsets in chains(path).items()} == {
+        b"key": 3,
+        b"pending": 120,
+    }
 
 
 # --- disks ----------------------------------------------------------------------------------
@@ -206,6 +219,21 @@ async def test_a_full_disk_is_one_line_and_not_the_end(path: str) -> None:
     # Certainly not written means that the very next one takes its place.
     assert again == offsets[-1] + 1
     assert chains(path) == {b"key": [*offsets, again]}
+
+
+async def test_a_lost_sync_is_an_unknown_outcome(path: str) -> None:
+    await (await SqliteLog.open(path, create=True)).close()
+    child, pipe = started(SPAWN, sqlite_children.lose_a_sync, path)
+    told, held = await received(pipe)  # type: ignore[misc]
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == 0
+    assert [told[0], told[3]] == [0, 1]
+    for kind, text in told[1:3]:
+        assert kind == "OutcomeUnknown"
+        assert "SQLITE_IOERR_FSYNC" in text
+        assert "\n" not in text
+    assert held == [b"1", b"4"]
+    assert chains(path) == {b"key": [0, 1]}
 
 
 @pytest.mark.parametrize(
@@ -307,6 +335,34 @@ async def test_a_truncation_in_many_steps_lets_others_write(log: SqliteLog, path
     assert await log.starts() == {0: 11_990}
     assert len(await everything(log)) == 11
     assert values(await log.read_key(0, b"key")) == [b"meanwhile"]
+
+
+async def test_a_truncation_takes_the_heads_along(path: str) -> None:
+    log = await SqliteLog.open(path, create=True)
+    for n in range(20):
+        await put(log, b"x", key=b"key-%d" % n)
+    await log.close()
+    log = await SqliteLog.open(path)
+    await log.truncate(0, 15)
+    await log.close()
+    db = apsw.Connection(path)
+    assert db.execute("SELECT min(offset), count(*) FROM heads").fetchall() == [(15, 5)]
+    db.close()
+
+
+async def test_a_close_that_is_cancelled_goes_on(log: SqliteLog, path: str) -> None:
+    probes = [Probe(b"%d" % n) for n in range(200)]
+    for probe in probes:
+        log.append(0, probe)
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    await log.close()
+    assert [probe.offset for probe in probes] == list(range(200))
+    assert not os.path.exists(path + "-wal")
 
 
 async def test_there_is_one_partition(log: SqliteLog) -> None:
