@@ -22,10 +22,10 @@ from journal.log import Append, Record
 from journal.sqlite_file import BUSY_SECONDS, check, explain, prepare
 from journal.sqlite_read import Heads, bounds, first_at, read_batch, read_key
 from journal.sqlite_seat import Seat
-from journal.sqlite_writer import Outcome, Writer
+from journal.sqlite_writer import Writer
 
 FLUSH_RECORDS = 50
-RECORD_BYTES = 512 << 20
+VALUE_BYTES = 64 << 20
 POLL_SECONDS = 0.02
 POLL_SECONDS_AT_MOST = 0.1
 
@@ -105,11 +105,17 @@ class SqliteLog:
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, partition: int, append: Append) -> None:
-        """See `Log.append`. A record of over 512 MiB is `LogUnavailable`."""
-        _only_partition(partition)
-        if type(append.key) is not bytes or type(append.value) is not bytes:
+        """See `Log.append`. A value of over 64 MiB is `LogUnavailable`."""
+        if partition:
+            _only_partition(partition)
+        value = append.value
+        if type(append.key) is not bytes or type(value) is not bytes:
             raise TypeError("a record's key and value are bytes")
-        if self._closed or len(append.value) > RECORD_BYTES:
+        if self._closed:
+            error = LogUnavailable(f"{self.url}: the log is closed; open it again")
+            self._running_loop().call_soon(append.failed, error)
+            return
+        if len(value) > VALUE_BYTES:
             self._refuse(append)
             return
         pending = self._pending
@@ -127,31 +133,47 @@ class SqliteLog:
             self._writer.submit(pending)
 
     def _refuse(self, append: Append) -> None:
-        if append.expect is not None:
-            append.expect.broken = True
-        reason = "the log is closed; open it again" if self._closed else "the record is too large"
-        error = LogUnavailable(f"{self.url}: {reason}")
-        self._running_loop().call_soon(append.failed, error)
+        def refuse() -> None:
+            # On the writer's thread: what came before is decided, what comes behind is not yet.
+            if append.expect is not None:
+                append.expect.broken = True
+            size = f"{len(append.value):,} bytes, over the limit of {VALUE_BYTES:,}"
+            error = LogUnavailable(f"{self.url}: the record has {size}; write it to a file")
+            self._settle_soon([], 0, [(append, error)])
 
-    def _settle_soon(self, outcomes: list[Outcome]) -> None:
+        self._running_loop()
+        if self._pending:
+            self._flush(self._pending)
+        self._writer.submit(refuse)
+
+    def _settle_soon(
+        self, written: list[Append], first: int, failed: list[tuple[Append, Exception]]
+    ) -> None:
         # Without a loop there is nobody left to tell.
         with contextlib.suppress(RuntimeError):
-            self._running_loop().call_soon_threadsafe(self._settle, outcomes)
+            self._running_loop().call_soon_threadsafe(self._settle, written, first, failed)
 
-    def _settle(self, outcomes: list[Outcome]) -> None:
-        for append, outcome in outcomes:
+    def _settle(
+        self, written: list[Append], first: int, failed: list[tuple[Append, Exception]]
+    ) -> None:
+        for offset, append in enumerate(written, first):
             try:
-                if isinstance(outcome, int):
-                    append.written(outcome)
-                    self._last = outcome
-                else:
-                    append.failed(outcome)
+                append.written(offset)
             except Exception as error:
-                # One caller's mistake must not cost the others their outcome.
-                self._running_loop().call_exception_handler(
-                    {"message": "telling an append's outcome failed", "exception": error}
-                )
-        self._wake()
+                self._mistake(error)
+        for append, reason in failed:
+            try:
+                append.failed(reason)
+            except Exception as error:
+                self._mistake(error)
+        if written:
+            self._last = first + len(written) - 1
+            self._wake()
+
+    def _mistake(self, error: Exception) -> None:
+        # One caller's mistake must not cost the others their outcome.
+        message = "telling an append's outcome failed"
+        self._running_loop().call_exception_handler({"message": message, "exception": error})
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -36,7 +36,9 @@ WAL_SPARE_BYTES = 1 << 30
 WAL_AFTER_GROUPS = 8
 
 T = TypeVar("T")
-Outcome = tuple[Append, int | Exception]
+Settle = Callable[[list[Append], int, list[tuple[Append, Exception]]], None]
+"""Is told of a group: those that were written, the offset of the first of them, those that were
+not, and why."""
 
 _INSERTS = {
     size: "INSERT INTO records (offset, key, timestamp_ms, prev, value) "
@@ -49,12 +51,13 @@ _INSERTS = {
 class _Decision:
     """What a group comes to, at one last offset: rows to insert, what they move, who is refused."""
 
-    __slots__ = ("moved", "placed", "refused", "rows", "written")
+    __slots__ = ("failed", "first", "moved", "placed", "rows", "written")
 
-    def __init__(self) -> None:
+    def __init__(self, last: int) -> None:
+        self.first = last + 1
         self.rows: list[apsw.SQLiteValue] = []
         self.written: list[Append] = []
-        self.refused: list[Append] = []
+        self.failed: list[tuple[Append, Exception]] = []
         self.moved: dict[bytes, int] = {}
         self.placed: dict[Cursor, int] = {}
 
@@ -62,10 +65,10 @@ class _Decision:
 class Writer:
     """Writes what `submit` is given, in that order, on a thread of its own.
 
-    `settle` is called on that thread, once for each group, with one outcome for each append.
+    `settle` is called on that thread, once for each group.
     """
 
-    def __init__(self, seat: Seat, settle: Callable[[list[Outcome]], None]) -> None:
+    def __init__(self, seat: Seat, settle: Settle) -> None:
         self._seat = seat
         self._settle = settle
         self._heads = Heads()
@@ -115,14 +118,14 @@ class Writer:
                     break
                 item = item + more
             began = time.monotonic()
-            outcomes = self._write(item)
+            decision = self._write(item)
             took = time.monotonic() - began
-            self._settle(outcomes)
+            self._settle(decision.written, decision.first, decision.failed)
             self._keep_up()
 
     # --- appends --------------------------------------------------------------------------------
 
-    def _write(self, group: list[Append]) -> list[Outcome]:
+    def _write(self, group: list[Append]) -> _Decision:
         error: Exception
         try:
             with self._seat.taken() as db, _no_transaction_left(db):
@@ -140,13 +143,15 @@ class Writer:
         if isinstance(error, OutcomeUnknown):
             with contextlib.suppress(apsw.Error):
                 self._seat.close()
+        decision = _Decision(NONE)
         for append in group:
             # What is queued behind must not overtake what was not written.
             if append.expect is not None:
                 append.expect.broken = True
-        return [(append, type(error)(str(error))) for append in group]
+            decision.failed.append((append, type(error)(str(error))))
+        return decision
 
-    def _write_to(self, db: apsw.Connection, group: list[Append]) -> list[Outcome]:
+    def _write_to(self, db: apsw.Connection, group: list[Append]) -> _Decision:
         if self._alone:
             decision = self._decide(db, group, None)
             if decision is not None and self._insert(db, decision):
@@ -167,7 +172,7 @@ class Writer:
     ) -> _Decision | None:
         """Decide a group by the known heads. `first` is the log's first offset where all is known
         for sure; without it, None is returned in place of a refusal."""
-        decision = _Decision()
+        decision = _Decision(self._heads.seq)
         rows, written, moved, placed = (
             decision.rows,
             decision.written,
@@ -196,7 +201,10 @@ class Writer:
                     if first is None:
                         return None
                     cursor.broken = True
-                    decision.refused.append(append)
+                    error = AppendRefused(
+                        f"{self._seat.path}: others have appended to the key; read that first"
+                    )
+                    decision.failed.append((append, error))
                     continue
                 placed[cursor] = offset + 1
             offset += 1
@@ -217,22 +225,12 @@ class Writer:
         db.execute(_INSERTS[size], rows)
         return db.changes() > 0
 
-    def _done(self, decision: _Decision) -> list[Outcome]:
-        heads = self._heads
-        first = heads.seq + 1
-        heads.known.update(decision.moved)
-        heads.seq += len(decision.written)
+    def _done(self, decision: _Decision) -> _Decision:
+        self._heads.known.update(decision.moved)
+        self._heads.seq += len(decision.written)
         for cursor, offset in decision.placed.items():
             cursor.offset = offset
-        outcomes: list[Outcome] = list(
-            zip(decision.written, range(first, heads.seq + 1), strict=True)
-        )
-        for append in decision.refused:
-            refusal = AppendRefused(
-                f"{self._seat.path}: the task has got other records meanwhile; read them first"
-            )
-            outcomes.append((append, refusal))
-        return outcomes
+        return decision
 
     # --- upkeep ---------------------------------------------------------------------------------
 

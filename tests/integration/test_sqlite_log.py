@@ -18,10 +18,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from journal.errors import LogReplaced, LogUnavailable, OutcomeUnknown, UsageError
+from journal.errors import AppendRefused, LogReplaced, LogUnavailable, OutcomeUnknown, UsageError
 from journal.log import Cursor, Record, append_and_wait
 from journal.sqlite_file import CHECKPOINT_PAGES, certain, explain
-from journal.sqlite_log import SqliteLog
+from journal.sqlite_log import VALUE_BYTES, SqliteLog
 from journal.sqlite_writer import SAVE_HEADS_EVERY, WAL_AFTER_GROUPS, WAL_BYTES
 from tests.contract.probe import Probe, everything, put, settled, take, values
 from tests.integration import sqlite_children
@@ -363,6 +363,35 @@ async def test_a_close_that_is_cancelled_goes_on(log: SqliteLog, path: str) -> N
     await log.close()
     assert [probe.offset for probe in probes] == list(range(200))
     assert not os.path.exists(path + "-wal")
+
+
+async def test_a_value_that_is_too_large_fails_alone(log: SqliteLog) -> None:
+    cursor = Cursor()
+    probes = [
+        Probe(b"1", expect=cursor),
+        Probe(bytes(VALUE_BYTES + 1), expect=cursor),
+        Probe(b"2", expect=cursor),
+        Probe(b"x", key=b"other"),
+    ]
+    await settled(log, *probes)
+    assert (probes[0].offset, probes[3].offset) == (0, 1)
+    assert isinstance(probes[1].error, LogUnavailable)
+    assert isinstance(probes[2].error, AppendRefused)
+    assert values(await everything(log)) == [b"1", b"x"]
+
+
+async def test_closing_with_a_pipeline_under_way(log: SqliteLog) -> None:
+    cursor = Cursor()
+    probes = [Probe(b"%d" % n, expect=cursor) for n in range(3)]
+    log.append(0, probes[0])
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    log.append(0, probes[1])
+    log.append(0, probes[2])
+    await closing
+    await asyncio.gather(*(probe.done.wait() for probe in probes))
+    assert probes[0].offset == 0
+    assert [type(probe.error) for probe in probes[1:]] == [LogUnavailable] * 2
 
 
 async def test_there_is_one_partition(log: SqliteLog) -> None:
