@@ -106,8 +106,14 @@ class Reader:
     async def _asking(self) -> AIOKafkaConsumer:
         if self._asker is None:
             self._asker = self._loop.create_task(self.consumer(_READ_WAIT_MS))
-        # Shielded: whoever is cancelled, others may be waiting for the same consumer.
-        return await asyncio.shield(self._asker)
+        asker = self._asker
+        try:
+            # Shielded: whoever is cancelled, others may be waiting for the same consumer.
+            return await asyncio.shield(asker)
+        except asyncio.CancelledError:
+            if asker.cancelled():
+                raise self._clients.closed() from None
+            raise
 
     async def _forget_asker(self) -> None:
         asker, self._asker = self._asker, None

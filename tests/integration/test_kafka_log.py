@@ -235,7 +235,8 @@ async def test_a_record_that_cannot_be_encoded_fails_and_the_log_goes_on(kafka_u
             append.headers = (("type", "text"),)  # type: ignore[assignment]
         for append in wrong:
             log.append(0, append)
-        await asyncio.gather(*(append.then for append in wrong))
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(append.then for append in wrong))
         assert all(isinstance(a.outcomes[0], LogUnavailable) for a in wrong)
         assert await put(log, b"right") == 0
 
@@ -439,6 +440,41 @@ async def test_a_tail_begun_while_the_broker_is_away_begins_when_it_is_back(
         assert [r.value for r in await first] == [b"1"]
 
 
+async def test_a_tail_that_nobody_reads_holds_up_no_other(kafka_url: str) -> None:
+    count = 7_000
+    async with opened(kafka_url, create=True, partitions=2) as log:
+        many = [Noted(b"%d" % n) for n in range(count)]
+        for append in many:
+            log.append(0, append)
+        await many[-1].then
+        slow, quick = log.tail(0, 0), log.tail(1, 0)
+        seen = await anext(slow)
+        for n in range(20):
+            await put(log, b"%d" % n, partition=1)
+            assert [r.value for r in await anext(quick)] == [b"%d" % n]
+        while len(seen) < count:
+            seen += await anext(slow)
+        assert [r.value for r in seen] == [append.value for append in many]
+
+
+async def test_tails_come_and_go_and_the_others_go_on(kafka_url: str) -> None:
+    async with opened(kafka_url, create=True, partitions=3) as log:
+        tails = [log.tail(0, 0)]
+        for n in range(8):
+            for partition, tail in enumerate(tails):
+                await put(log, b"%d" % n, partition=partition)
+                assert [r.value for r in await anext(tail)] == [b"%d" % n]
+            if len(tails) < 3:
+                start = (await log.ends())[len(tails)]
+                tails.append(log.tail(len(tails), start))
+            else:
+                await tails.pop().aclose()  # type: ignore[attr-defined]
+        # Two of the same partition, at different places.
+        first, second = log.tail(0, 0), log.tail(0, 5)
+        assert (await anext(second))[0].offset == 5
+        assert (await anext(first))[0].offset == 0
+
+
 async def test_truncated_records_are_gone_and_named(kafka_url: str) -> None:
     async with opened(kafka_url, create=True, partitions=2) as log:
         for n in range(10):
@@ -451,6 +487,8 @@ async def test_truncated_records_are_gone_and_named(kafka_url: str) -> None:
         with pytest.raises(HistoryTruncated, match="begins at 0:4"):
             await anext(log.tail(0, 3))
         assert [r.offset for r in await log.read_key(0, b"key", 0)] == [4, 5, 6, 7, 8, 9]
+        # For Kafka, -1 would mean all of them.
+        await log.truncate(0, NONE)
         await log.truncate(0, 2)
         assert (await log.starts())[0] == 4
         await log.truncate(0, 99)
