@@ -62,9 +62,9 @@ class JavaBroker(Broker):
                 # A Ctrl-C in the terminal is for the tests, which stop the broker themselves.
                 start_new_session=True,
             )
-        # Should this process be killed, its end of the pipe closes and the broker goes too.
+        # Should this process be killed, its end of the pipe closes; broker and folder go too.
         self._watcher = subprocess.Popen(
-            ["sh", "-c", 'read _; kill -9 "$0"', str(self._process.pid)],
+            ["sh", "-c", 'read _; kill -9 "$0"; rm -rf "$1"', str(self._process.pid), self._folder],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
