@@ -81,9 +81,11 @@ def _read(document: Dict, parent: str | None, report: Report) -> Iterator[Import
             report(f"{where}.{reason}")
 
         try:
-            yield from _read(need_dict(value, where), session, tell)
+            inner = maybe_dict(value, where, report)
+            if inner:
+                yield from _read(inner, session, tell)
         except Malformed as error:
-            report(f"{where}: {error}; skipped")
+            tell(f"{error}; skipped")
 
 
 def _step(builder: RunBuilder, step: Dict, model: str | None, path: str, report: Report) -> None:
