@@ -1,0 +1,210 @@
+"""States and events to rows, one tuple a row, in the column order of `sql/schema.sql`.
+
+Pure: knows neither DuckDB nor Arrow, no clock, and nothing of batches, so that a row says the
+same however the log was cut. Total: whatever the fold has accepted has a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from journal.events import ABSENT, Envelope, Usage, given
+from journal.state import COMPLETED, FAILED, PENDING, Call, Step, TaskState
+
+Row = tuple[Any, ...]
+
+TABLES: Final = ("tasks", "steps", "tool_calls", "events", "anomalies", "offsets")
+
+
+def _columns(spec: str) -> dict[str, str]:
+    return {name: kind or "text" for name, _, kind in (w.partition(":") for w in spec.split())}
+
+
+COLUMNS: Final[dict[str, dict[str, str]]] = {
+    "tasks": _columns(
+        "task_id parent_task_id agent_name description status current_step:int "
+        "input_tokens:int output_tokens:int total_tokens:int "
+        "started_at:time updated_at:time ended_at:time final_answer error_type error results "
+        "imported:bool epoch:int owner seq:int last_id claim_id run_id ending_id "
+        "epoch_closed:bool parent_epoch:int cancel_requested:bool chain "
+        "partition:short first_offset:int last_offset:int"
+    ),
+    "steps": _columns(
+        "task_id step_index:int attempt:int status thought request_model input_tokens:int "
+        "output_tokens:int cache_read_input_tokens:int cache_creation_input_tokens:int "
+        "reasoning_output_tokens:int total_tokens:int started_at:time completed_at:time "
+        "partition:short first_offset:int last_offset:int"
+    ),
+    "tool_calls": _columns(
+        "task_id step_index:int attempt:int position:int tool_name tool_call_id effect status "
+        "arguments result error_type error started_at:time completed_at:time "
+        "partition:short first_offset:int last_offset:int"
+    ),
+    "events": _columns(
+        "partition:short offset:int task_id type v:int id epoch:int owner seq:int ref at body"
+    ),
+    "anomalies": _columns(
+        "partition:short offset:int task_id type id epoch:int owner seq:int label detail raw:bytes"
+    ),
+    "offsets": _columns("partition:short next_offset:int last_id last_checksum journal_id"),
+}
+"""Table to column to kind. A `time` is in microseconds since the epoch; a `text` is str, or the
+bytes of its UTF-8."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@lru_cache(4096)
+def microseconds(text: str | None) -> int | None:
+    """An ISO 8601 time since the epoch, UTC where it names no zone; None for anything else."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _MICROSECOND
+    except (ValueError, OverflowError):
+        return None
+
+
+def as_text(payload: Raw | None) -> str | bytes | None:
+    """A payload for a column of text: a string as it is, anything else as its JSON."""
+    if payload is None or payload is ABSENT:
+        return None
+    data = bytes(payload)
+    if data == b"null":
+        return None
+    if data[:1] == b'"':
+        try:
+            return msgspec.json.decode(data, type=str)
+        except msgspec.MsgspecError:
+            return data
+    return data
+
+
+def _json(payload: Raw | None) -> bytes | None:
+    return None if payload is None or payload is ABSENT else bytes(payload)
+
+
+# --- events ---------------------------------------------------------------------------------
+
+
+def event_row(partition: int, offset: int, e: Envelope) -> Row:
+    """One accepted event."""
+    return (
+        partition, offset, e.task_id, e.type, e.v, e.id, e.epoch, e.owner, e.seq, e.ref, e.at,
+        bytes(e.body),
+    )  # fmt: skip
+
+
+def anomaly_row(
+    partition: int, offset: int, e: Envelope | None, label: str, detail: str, raw: bytes | None
+) -> Row:
+    """One record that does not count or does not fit; `e` is None where it is no event."""
+    if e is None:
+        return (partition, offset, None, None, None, None, None, None, label, detail or None, raw)
+    return (
+        partition, offset, e.task_id, e.type, e.id, e.epoch, e.owner, e.seq, label,
+        detail or None, raw,
+    )  # fmt: skip
+
+
+# --- states ---------------------------------------------------------------------------------
+
+
+def task_row(s: TaskState, first_offset: int) -> Row:
+    """The task itself."""
+    h = s.head
+    return (
+        s.task_id, s.parent_task_id, s.agent_name, s.description, h.status, s.current_step,
+        s.usage.input_tokens, s.usage.output_tokens, s.usage.total,
+        microseconds(s.started_at), microseconds(s.updated_at), microseconds(s.ended_at),
+        as_text(s.final_answer), s.error_type, s.error,
+        msgspec.json.encode(s.results) if s.results else None, s.imported_from is not None,
+        h.epoch, h.owner, h.seq, h.last_id, h.claim_id, h.run_id, h.ending_id,
+        h.epoch_closed, h.parent_epoch, h.cancel_requested, h.chain.hex(),
+        s.partition, first_offset, s.offset,
+    )  # fmt: skip
+
+
+class _Asked(Struct, gc=False, rename={"name": "tool_name", "id": "tool_call_id"}):
+    name: str | None = None
+    id: str | None = None
+    arguments: Raw = ABSENT
+
+
+class _Decision(Struct, gc=False):
+    """Laxer than `journal.events.Decision`: the fold looked at no more than `DecisionHead`."""
+
+    text: Raw = ABSENT
+    request_model: Raw = ABSENT
+    tool_calls: list[_Asked] = []
+
+
+_decisions = msgspec.json.Decoder(_Decision)
+_NOTHING = _Decision()
+_NO_USAGE = Usage()
+
+
+def step_rows(
+    task_id: str, s: Step, partition: int, first: int, last: int
+) -> tuple[Row, list[Row]]:
+    """A step and its tool calls; `first` and `last` are offsets of the events about it."""
+    decision = _NOTHING
+    if s.raw_decision is not None:
+        try:
+            decision = _decisions.decode(s.raw_decision)
+        except msgspec.MsgspecError:
+            decision = _NOTHING
+    u = s.usage or _NO_USAGE
+    where = (partition, first, last)
+    row = (
+        task_id, s.index, s.attempt, s.status, as_text(decision.text),
+        as_text(decision.request_model), u.input_tokens, u.output_tokens,
+        u.cache_read_input_tokens, u.cache_creation_input_tokens, u.reasoning_output_tokens,
+        u.total, microseconds(s.started_at), microseconds(s.completed_at), *where,
+    )  # fmt: skip
+    calls = [
+        (
+            task_id, s.index, c.attempt, c.position, c.tool_name, c.tool_call_id, c.effect,
+            c.status, _json(c.arguments), _json(c.result), c.error_type, c.error,
+            microseconds(c.started_at), microseconds(c.completed_at), *where,
+        )
+        for c in _calls(s, decision.tool_calls)
+    ]  # fmt: skip
+    return row, calls
+
+
+def _calls(s: Step, asked: list[_Asked]) -> Iterator[Call]:
+    """What `Step.all_calls` gives, but with the arguments' own bytes."""
+    known = s.calls or {}
+    for position, wanted in enumerate(asked):
+        call = known.get(position)
+        if call is None:
+            yield _recorded(s, position, wanted)
+        elif call.arguments is None:
+            yield msgspec.structs.replace(call, arguments=wanted.arguments)
+        else:
+            yield call
+    for position in sorted(known):
+        if position >= len(asked):
+            yield known[position]
+
+
+def _recorded(s: Step, position: int, asked: _Asked) -> Call:
+    outcomes = s.outcomes or ()
+    call = Call(position, asked.name or "", asked.id, PENDING, s.attempt, arguments=asked.arguments)
+    if position < len(outcomes):
+        o = outcomes[position]
+        call.status = COMPLETED if o.error is None else FAILED
+        call.result, call.error, call.error_type = given(o.result), o.error, o.error_type
+        call.started_at, call.completed_at = o.started_at, o.completed_at or s.completed_at
+    return call

@@ -1,0 +1,277 @@
+"""From the log to the tables: reads, folds and writes, each in its own thread, batch by batch.
+
+While one batch is committed the next is folded and the one after is read. What has been folded
+counts only when its COMMIT has returned: after any failure the memory is dropped, and states
+and offsets are read again from the file. Knows no SQL and no command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from journal.codec import decode_event
+from journal.errors import BadRecord, HistoryTruncated, LogReplaced, ProjectionError
+from journal.genesis import Identity
+from journal.log import Log, Record
+from projector.folding import Changes, Folder, checksum
+from projector.store import Offset, Store
+
+BATCH_RECORDS = 5_000
+BATCH_BYTES = 32 << 20
+SWITCH_SECONDS = 0.0001
+RETRIES = 5
+RETRY_SECONDS = 1.0
+_QUEUE = 12
+"""Reads that wait to be folded; each is of at most about 1,000 records."""
+
+_log = logging.getLogger("projector")
+
+Part = tuple[int, list[Record]]
+_Item = tuple[int, list[Record] | Exception | None]
+"""A partition with what was read from it: records, an error, or None at its end."""
+
+STOP = -1
+
+
+class Runner:
+    """Folds `log` into the store that `open_store` opens, from where that stands.
+
+    `store` is the open store, None while there is none; other threads may read through it.
+    `on_written` is told the number of records of each committed batch.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        identity: Identity,
+        open_store: Callable[[], Store],
+        *,
+        store: Store | None = None,
+        batch_records: int = BATCH_RECORDS,
+        retry_s: float = RETRY_SECONDS,
+        on_written: Callable[[int], None] | None = None,
+    ) -> None:
+        self.store = store
+        self.written = 0
+        """Records in committed batches, since this runner began."""
+        self._log = log
+        self._identity = identity
+        self._open_store = open_store
+        self._batch_records = batch_records
+        self._retry_s = retry_s
+        self._on_written = on_written
+
+    async def run(self, *, follow: bool, stop: asyncio.Event | None = None) -> None:
+        """Fold up to the end as of now or, to `follow`, until `stop` is set.
+
+        Raises `EventTooNew` once what came before that event is committed, `LogReplaced` and
+        `HistoryTruncated` where the log is not the one that the store has read, and
+        `ProjectionError` where the file cannot be written, after some tries.
+        """
+        stop = stop or asyncio.Event()
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        failures = 0
+        try:
+            while True:
+                written = self.written
+                try:
+                    if self.store is None:
+                        self.store = await asyncio.to_thread(self._open_store)
+                    await self._attempt(self.store, follow, stop)
+                    return
+                except ProjectionError as error:
+                    failures = failures + 1 if self.written == written else 1
+                    if failures > RETRIES or self.store is None:
+                        raise
+                    _log.warning("%s; reading the file again", error)
+                    await self.close()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), self._retry_s * failures)
+        finally:
+            sys.setswitchinterval(before)
+
+    async def close(self) -> None:
+        """Close the store."""
+        store, self.store = self.store, None
+        if store is not None:
+            await asyncio.to_thread(store.close)
+
+    # --- one life of the memory ---------------------------------------------------------------
+
+    async def _attempt(self, store: Store, follow: bool, stop: asyncio.Event) -> None:
+        starts = await self._starts(store)
+        ends = None if follow else await self._log.ends()
+        queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
+        feeds = [
+            asyncio.create_task(self._feed(queue, p, start, None if ends is None else ends[p]))
+            for p, start in starts.items()
+        ]
+        feeds.append(asyncio.create_task(_tell(queue, stop)))
+        try:
+            await self._pump(store, _Intake(queue, len(starts), self._batch_records, follow))
+        finally:
+            for feed in feeds:
+                feed.cancel()
+            await asyncio.wait(feeds)
+
+    async def _pump(self, store: Store, intake: _Intake) -> None:
+        loop = asyncio.get_running_loop()
+        folder = Folder(self._identity, store.load)
+        folded = committed = 0
+        writing: tuple[asyncio.Future[None], int] | None = None
+
+        async def settle() -> None:
+            nonlocal writing, committed
+            if writing is not None:
+                (future, records), writing = writing, None
+                await future
+                committed += 1
+                self.written += records
+                if self._on_written is not None:
+                    self._on_written(records)
+
+        with (
+            ThreadPoolExecutor(1, "projector-fold") as fold_thread,
+            ThreadPoolExecutor(1, "projector-write") as write_thread,
+        ):
+            while folder.stopped is None:
+                if intake.idle:
+                    await settle()
+                parts = await intake.batch()
+                if not parts:
+                    break
+                folder.written(committed)
+                folded += 1
+                changes, tables = await loop.run_in_executor(fold_thread, _fold, folder, parts)
+                await settle()
+                future = loop.run_in_executor(write_thread, store.write, changes, tables)
+                writing = future, changes.records
+            await settle()
+        if folder.stopped is not None:
+            raise folder.stopped
+        if intake.error is not None:
+            raise intake.error
+
+    async def _feed(
+        self, queue: asyncio.Queue[_Item], partition: int, start: int, end: int | None
+    ) -> None:
+        try:
+            reading = (
+                self._log.tail(partition, start)
+                if end is None
+                else self._log.read(partition, start, end)
+            )
+            async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
+                async for records in batches:
+                    await queue.put((partition, records))
+        except Exception as error:
+            await queue.put((partition, error))
+        else:
+            await queue.put((partition, None))
+
+    # --- where to begin -----------------------------------------------------------------------
+
+    async def _starts(self, store: Store) -> dict[int, int]:
+        """Partition to the offset to go on at, once the log is seen to be the same."""
+        known = await asyncio.to_thread(store.offsets)
+        first = await self._log.starts()
+        fresh = [p for p in range(self._identity.partitions) if p not in known]
+        if fresh:
+            rows = [(p, first[p], None, None, self._identity.journal_id) for p in fresh]
+            changes = Changes({"offsets": list(rows)}, partitions=fresh)
+            await asyncio.to_thread(store.write, changes, _tables(changes))
+            known = await asyncio.to_thread(store.offsets)
+        for partition, offset in known.items():
+            await self._same(partition, offset, first[partition])
+        return {p: offset.next_offset for p, offset in known.items()}
+
+    async def _same(self, partition: int, known: Offset, first: int) -> None:
+        """Compare the last record that was read. Raises `LogReplaced`, `HistoryTruncated`."""
+        last = known.next_offset - 1
+        if known.next_offset < first:
+            raise HistoryTruncated(
+                f"{self._log.url}: {partition}:{known.next_offset} was to be read next and has "
+                f"been deleted; move the database away and run the projector again"
+            )
+        if known.last_checksum is None or last < first:
+            return
+        record: Record | None = None
+        async for batch in self._log.read(partition, last, last + 1):
+            record = batch[0]
+        same = record is not None and checksum(record.value) == known.last_checksum
+        if not same or record is None or _id(record) != known.last_id:
+            raise LogReplaced(
+                f"{self._log.url}: the record at {partition}:{last} is not the one that was read "
+                f"before; the log was replaced: name another file with --db"
+            )
+
+
+class _Intake:
+    """Puts together what the feeds have read."""
+
+    def __init__(
+        self, queue: asyncio.Queue[_Item], feeds: int, batch_records: int, follow: bool
+    ) -> None:
+        self.error: Exception | None = None
+        self._queue = queue
+        self._feeds = feeds
+        self._batch_records = batch_records
+        self._follow = follow
+        self._over = False
+
+    @property
+    def idle(self) -> bool:
+        return self._queue.empty()
+
+    async def batch(self) -> list[Part]:
+        """The next batch; empty when there is no more, after an error, or when stopped."""
+        parts: list[Part] = []
+        records = size = 0
+        while self._feeds and not self._over:
+            if records >= self._batch_records or size >= BATCH_BYTES:
+                break
+            # Who follows waits for nothing; who reads to the end fills each batch.
+            if parts and self._follow and self._queue.empty():
+                break
+            partition, item = await self._queue.get()
+            if partition == STOP:
+                self._over = True
+            elif item is None:
+                self._feeds -= 1
+            elif isinstance(item, Exception):
+                self.error, self._over = item, True
+            else:
+                parts.append((partition, item))
+                records += len(item)
+                size += sum([len(record.value or b"") for record in item])
+        return parts
+
+
+async def _tell(queue: asyncio.Queue[_Item], stop: asyncio.Event) -> None:
+    await stop.wait()
+    await queue.put((STOP, None))
+
+
+def _fold(folder: Folder, parts: Sequence[Part]) -> tuple[Changes, dict[str, Any]]:
+    changes = folder.fold(parts)
+    return changes, _tables(changes)
+
+
+def _tables(changes: Changes) -> dict[str, Any]:
+    from projector.arrow import table
+
+    return {name: table(name, rows) for name, rows in changes.rows.items() if rows}
+
+
+def _id(record: Record) -> str | None:
+    try:
+        return decode_event(record.value, record.key).id
+    except BadRecord:
+        return None

@@ -1,0 +1,272 @@
+"""The projection's DuckDB file: the only place that imports duckdb.
+
+One writer; any number of readers through cursors of it. Rows and offsets go in together, in
+one transaction. Knows tables and SQL; knows neither events nor states nor the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from msgspec import Struct
+
+from journal.errors import ProjectionError
+from projector.folding import Changes, TaskRows
+from projector.store_schema import check_place, create, is_ours, looks_new
+
+_ROW_GROUP = 16_384
+_CONFIG = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "checkpoint_threshold": "256MB",
+    "threads": "1",
+}
+_LOCKED = (
+    "SET GLOBAL enable_external_access = false",
+    # Nobody's SQL may read our Python variables.
+    "SET GLOBAL python_enable_replacements = false",
+    "SET GLOBAL lock_configuration = true",
+)
+
+Commit = Callable[[Any], None]
+"""Ends a transaction, given its connection; tests hand in one that fails."""
+
+
+class Offset(Struct, frozen=True):
+    """How far one partition has been read, and the last record there."""
+
+    partition: int
+    next_offset: int
+    last_id: str | None
+    last_checksum: str | None
+    journal_id: str | None
+
+
+def _commit(con: Any) -> None:
+    con.execute("COMMIT")
+
+
+class Store:
+    """An open projection. `open` for the writer, `open_for_reading` for anybody else."""
+
+    def __init__(self, path: str, con: duckdb.DuckDBPyConnection, commit: Commit) -> None:
+        """For `open` and `open_for_reading` only."""
+        self.path = path
+        self._con = con
+        self._commit = commit
+        self._lock = threading.Lock()
+        self._reading: set[duckdb.DuckDBPyConnection] = set()
+        self._closed = False
+
+    # --- opening ------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: str, journal_id: str | None = None, *, commit: Commit = _commit) -> Store:
+        """Open the file for writing, or make it. A file that is refused is only read.
+
+        Raises `ProjectionError`: no DuckDB file, foreign tables, another schema, another
+        journal than `journal_id`, a file that somebody else holds, a folder without write
+        permission.
+        """
+        new = looks_new(path)
+        check_place(path)
+        ours = False
+        if not new:
+            probe = _attach(path, read_only=True)
+            try:
+                ours = is_ours(probe, path)
+                if ours:
+                    _check_journal(probe, path, journal_id)
+            finally:
+                probe.close()
+        con = _attach(path)
+        try:
+            con.execute("USE d")
+            if not ours:
+                create(con)
+            for setting in _LOCKED:
+                con.execute(setting)
+        except BaseException as error:
+            con.close()
+            if isinstance(error, duckdb.Error):
+                raise explained(path, error) from error
+            raise
+        return cls(path, con, commit)
+
+    @classmethod
+    def open_for_reading(cls, path: str) -> Store:
+        """Open a file that no projector holds. Raises `ProjectionError`."""
+        if looks_new(path):
+            raise ProjectionError(f"{path}: no projection there; make one with: projector run")
+        con = _attach(path, read_only=True)
+        try:
+            if not is_ours(con, path):
+                raise ProjectionError(f"{path}: is empty; fill it with: projector run")
+            con.execute("USE d")
+            for setting in _LOCKED:
+                con.execute(setting)
+        except BaseException:
+            con.close()
+            raise
+        return cls(path, con, _commit)
+
+    def close(self) -> None:
+        """Stop what is being read, and close. Safe to call twice."""
+        with self._lock:
+            self._closed = True
+            for cursor in self._reading:
+                cursor.interrupt()
+        self._con.close()
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def write(self, changes: Changes, tables: dict[str, pa.Table]) -> None:
+        """Rows and offsets in one transaction. After any error the file must be opened anew:
+        it tells what became of the transaction."""
+        con = self._con
+        try:
+            con.execute("BEGIN")
+            if changes.gone_tasks:
+                con.execute(
+                    f"DELETE FROM tasks WHERE last_offset >= {changes.gone_tasks_from} "
+                    "AND task_id IN (SELECT unnest($1))",
+                    [changes.gone_tasks],
+                )
+            if changes.gone_steps:
+                keys = [list(column) for column in zip(*changes.gone_steps, strict=True)]
+                for table in ("steps", "tool_calls"):
+                    con.execute(
+                        f"DELETE FROM {table} WHERE last_offset >= {changes.gone_steps_from} "
+                        "AND (task_id, step_index) IN (SELECT unnest($1), unnest($2))",
+                        keys,
+                    )
+            con.execute(
+                'DELETE FROM offsets WHERE "partition" IN (SELECT unnest($1))',
+                [changes.partitions],
+            )
+            for name, rows in tables.items():
+                con.from_arrow(rows).insert_into(name)
+            self._commit(con)
+        except duckdb.Error as error:
+            raise explained(self.path, error) from error
+
+    # --- reading ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a read-only transaction: everything read through it is of one moment."""
+        with self._lock:
+            if self._closed:
+                raise ProjectionError(f"{self.path}: the projection is being closed; try again")
+            cursor = self._con.cursor()
+            self._reading.add(cursor)
+        try:
+            cursor.execute("USE d")
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            yield cursor
+        except duckdb.Error as error:
+            raise explained(self.path, error) from error
+        finally:
+            with self._lock:
+                self._reading.discard(cursor)
+            cursor.close()
+
+    def offsets(self) -> dict[int, Offset]:
+        """Every partition's offset."""
+        with self.snapshot() as cursor:
+            return _offsets(cursor)
+
+    def load(self, task_ids: list[str]) -> dict[str, TaskRows]:
+        """What the tables hold of these tasks; those that are not there are left out."""
+        with self.snapshot() as cursor:
+            return _load(cursor, task_ids)
+
+    def task(self, task_id: str) -> tuple[TaskRows | None, dict[int, Offset]]:
+        """One task and all offsets, of one moment."""
+        with self.snapshot() as cursor:
+            return _load(cursor, [task_id]).get(task_id), _offsets(cursor)
+
+    @contextlib.contextmanager
+    def query(self, sql: str) -> Iterator[pa.RecordBatchReader]:
+        """The result of exactly one SELECT, streamed while the block lasts.
+
+        Raises `ProjectionError` for anything else and for SQL that fails.
+        """
+        try:
+            statements = duckdb.extract_statements(sql)
+        except duckdb.Error as error:
+            raise explained(self.path, error) from error
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise ProjectionError("one SELECT at a time is answered here, and nothing else")
+        with self.snapshot() as cursor:
+            # The statement's type is not enough (a SELECT can hold a DELETE): the transaction
+            # is read-only, and nothing outside this database can be reached.
+            yield cursor.sql(statements[0].query).to_arrow_reader(10_000)
+
+
+def _attach(path: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    con = duckdb.connect(":memory:", config={**_CONFIG, "temp_directory": path + ".tmp"})
+    name = os.path.abspath(path).replace("'", "''")
+    try:
+        options = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {_ROW_GROUP}"
+        con.execute(f"ATTACH '{name}' AS d ({options})")
+    except duckdb.Error as error:
+        con.close()
+        raise explained(path, error) from error
+    return con
+
+
+def _check_journal(con: Any, path: str, journal_id: str | None) -> None:
+    rows = con.execute("SELECT DISTINCT journal_id FROM d.offsets").fetchall()
+    for (found,) in rows:
+        if journal_id is not None and found != journal_id:
+            raise ProjectionError(
+                f"{path}: belongs to journal {found}, the log is journal {journal_id}; "
+                f"name another file with --db"
+            )
+
+
+def _offsets(cursor: Any) -> dict[int, Offset]:
+    rows = cursor.execute('SELECT * FROM offsets ORDER BY "partition"').fetchall()
+    return {row[0]: Offset(*row) for row in rows}
+
+
+def _load(cursor: Any, task_ids: list[str]) -> dict[str, TaskRows]:
+    tasks = cursor.execute(
+        'SELECT task_id, "partition", last_offset, epoch_closed, parent_epoch, chain, '
+        "first_offset FROM tasks WHERE task_id IN (SELECT unnest($1))",
+        [task_ids],
+    ).fetchall()
+    if not tasks:
+        return {}
+    found = {row[0]: TaskRows(*row[:6], events=[]) for row in tasks}
+    events = cursor.execute(
+        'SELECT task_id, "offset", type, v, id, epoch, owner, seq, ref, "at", body FROM events '
+        # The bounds let DuckDB skip the row groups that lie outside of them.
+        f'WHERE "offset" BETWEEN {min(row[6] for row in tasks)} AND {max(row[2] for row in tasks)} '
+        'AND task_id IN (SELECT unnest($1)) ORDER BY "offset"',
+        [list(found)],
+    ).fetchall()
+    for row in events:
+        found[row[0]].events.append(row[1:])
+    return found
+
+
+def explained(path: str, error: duckdb.Error) -> ProjectionError:
+    """One line on what DuckDB says, and what to do."""
+    text = " ".join(str(error).split("\n\n")[0].split())
+    if "Could not set lock" in text or "Conflicting lock" in text:
+        return ProjectionError(
+            f"{path}: another process holds it; if that is no projector, close it first"
+        )
+    if "No space left" in text:
+        return ProjectionError(f"{path}: the disk is full; free some space and run it again")
+    if "Permission denied" in text or "Read-only file system" in text:
+        return ProjectionError(f"{path}: cannot be opened; check its permissions and its folder's")
+    return ProjectionError(f"{path}: {text}")
