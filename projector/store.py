@@ -124,6 +124,11 @@ class Store:
                 cursor.interrupt()
         self._con.close()
 
+    def check_journal(self, journal_id: str) -> None:
+        """Raise `ProjectionError` where the rows are of another journal."""
+        with self.snapshot() as cursor:
+            _check_journal(cursor, self.path, journal_id)
+
     # --- writing ------------------------------------------------------------------------------
 
     def write(self, changes: Changes, tables: dict[str, pa.Table]) -> None:
@@ -223,9 +228,10 @@ def _attach(path: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
 
 
 def _check_journal(con: Any, path: str, journal_id: str | None) -> None:
-    rows = con.execute("SELECT DISTINCT journal_id FROM d.offsets").fetchall()
-    for (found,) in rows:
-        if journal_id is not None and found != journal_id:
+    if journal_id is None:
+        return
+    for (found,) in con.execute("SELECT DISTINCT journal_id FROM d.offsets").fetchall():
+        if found != journal_id:
             raise ProjectionError(
                 f"{path}: belongs to journal {found}, the log is journal {journal_id}; "
                 f"name another file with --db"
@@ -245,7 +251,10 @@ def _load(cursor: Any, task_ids: list[str]) -> dict[str, TaskRows]:
     ).fetchall()
     if not tasks:
         return {}
-    found = {row[0]: TaskRows(*row[:6], events=[]) for row in tasks}
+    found = {
+        task_id: TaskRows(task_id, partition, last, closed, parent_epoch, chain, [])
+        for task_id, partition, last, closed, parent_epoch, chain, _ in tasks
+    }
     events = cursor.execute(
         'SELECT task_id, "offset", type, v, id, epoch, owner, seq, ref, "at", body FROM events '
         # The bounds let DuckDB skip the row groups that lie outside of them.

@@ -27,13 +27,13 @@ def looks_new(path: str) -> bool:
     """
     try:
         with open(path, "rb") as file:
-            head = file.read(_MAGIC_AT + len(_MAGIC))
+            head = file.read(16)
     except FileNotFoundError:
         return True
     except OSError as error:
         raise ProjectionError(f"{path}: {error.strerror}; check path and permissions") from None
-    if head and head[_MAGIC_AT:] != _MAGIC:
-        what = "an SQLite file" if head.startswith(b"SQLite format 3") else "no DuckDB file"
+    if head and head[_MAGIC_AT:12] != _MAGIC:
+        what = "an SQLite file" if head.startswith(b"SQLite format") else "no DuckDB file"
         raise ProjectionError(f"{path}: is {what}; name another with --db")
     return not head
 

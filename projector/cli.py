@@ -1,0 +1,269 @@
+"""The command `projector`: arguments, exit codes and words on the screen.
+
+Everything heavy is imported by the command that needs it. Nothing imports this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from journal.errors import JournalError, LogNotFound, NotAJournal, UsageError
+
+if TYPE_CHECKING:
+    from journal.genesis import Identity
+    from journal.log import Log
+    from projector.store import Store
+
+DEFAULT_DB = "./runs.duckdb"
+_WAIT_SECONDS = 1.0
+
+_EPILOG = """\
+exit status: 0 done (or stopped by SIGTERM or Ctrl-C); 1 it failed, with one line on stderr;
+2 wrong usage.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--db",
+        metavar="FILE",
+        help=f"the projection's DuckDB file (default: $JOURNAL_DB, else {DEFAULT_DB})",
+    )
+    common.add_argument("--debug", action="store_true", help="show tracebacks")
+    log = argparse.ArgumentParser(add_help=False)
+    log.add_argument(
+        "--log",
+        metavar="URL",
+        help="a path, or kafka://host:port/topic (default: $JOURNAL_LOG, else ./journal.db)",
+    )
+    log.add_argument(
+        "--kafka-config",
+        metavar="FILE",
+        help="Kafka's own properties, for TLS and SASL (default: $JOURNAL_KAFKA_CONFIG)",
+    )
+    parser = argparse.ArgumentParser(
+        prog="projector",
+        description="Fold a journal's log into DuckDB tables, and ask SQL of them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, help: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            parents=[common, *parents],
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    run = command("run", "fold the log into the tables, and follow it until stopped", log)
+    run.add_argument("--once", action="store_true", help="stop at the end of the log as of now")
+    sql = command("sql", "answer one SELECT, whether or not a projector runs")
+    sql.add_argument("query", metavar="SQL", help="for example: SELECT * FROM runs")
+    sql.add_argument(
+        "--format", choices=("table", "json", "csv", "parquet"), default="table", help="of output"
+    )
+    status = command("status", "show how far each partition has been read", log)
+    status.add_argument("--format", choices=("table", "json"), default="table", help="of output")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    args = _parser().parse_args(argv)
+    db = args.db or os.environ.get("JOURNAL_DB") or DEFAULT_DB
+    try:
+        if args.command == "sql":
+            return _sql(db, args.query, args.format)
+        if args.command == "status":
+            return asyncio.run(_status(db, args.log, args.kafka_config, args.format))
+        return asyncio.run(_run(db, args.log, args.kafka_config, args.once))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read the output has had enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if args.debug:
+            raise
+        from projector.output import complain
+
+        if isinstance(error, JournalError | OSError):
+            complain(str(error))
+        else:
+            complain(f"{type(error).__name__}: {error} (--debug shows where)")
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _sql(db: str, sql: str, format: str) -> int:
+    from projector.client import query
+    from projector.output import write
+
+    with query(db, sql) as reader:
+        write(reader, format, sys.stdout)
+    sys.stdout.flush()
+    return 0
+
+
+# --- the log --------------------------------------------------------------------------------
+
+
+def _kafka_config(file: str | None) -> Mapping[str, str] | None:
+    file = file or os.environ.get("JOURNAL_KAFKA_CONFIG")
+    if not file:
+        return None
+    from journal.kafka_config import load
+
+    return load(file)
+
+
+async def _opened(url: str, config: Mapping[str, str] | None) -> tuple[Log, Identity]:
+    from journal.backends import open_log
+    from journal.genesis import identify
+
+    log = await open_log(url, config=config)
+    try:
+        return log, await identify(log)
+    except BaseException:
+        await log.close()
+        raise
+
+
+async def _empty(url: str, config: Mapping[str, str] | None) -> bool:
+    """Whether a topic has been made and is still without its genesis record."""
+    from journal.backends import open_log
+
+    log = await open_log(url, config=config)
+    try:
+        return not any((await log.ends()).values())
+    finally:
+        await log.close()
+
+
+async def _wait_for_log(
+    url: str, config: Mapping[str, str] | None, stop: asyncio.Event
+) -> tuple[Log, Identity] | None:
+    """The log, once somebody has made it; None when stopped before."""
+    while not stop.is_set():
+        with contextlib.suppress(LogNotFound):
+            try:
+                return await _opened(url, config)
+            except NotAJournal:
+                if not await _empty(url, config):
+                    raise
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _WAIT_SECONDS)
+    return None
+
+
+# --- run and status -------------------------------------------------------------------------
+
+
+async def _run(db: str, url: str | None, kafka_config: str | None, once: bool) -> int:
+    import logging
+
+    from journal.backends import log_url
+    from projector.output import complain
+    from projector.runner import Runner
+    from projector.serve import Server
+    from projector.store import Store
+
+    logging.basicConfig(format="projector: %(message)s", level=logging.WARNING)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    url = log_url(url)
+    config = _kafka_config(kafka_config)
+    held: list[Store | None] = [None]
+    runner: Runner | None = None
+
+    def store() -> Store | None:
+        return held[0] if runner is None else runner.store
+
+    with contextlib.ExitStack() as stack:
+        found: tuple[Log, Identity] | None
+        try:
+            found = await _opened(url, config)
+        except (LogNotFound, NotAJournal) as error:
+            if once or not url.startswith("kafka://"):
+                raise
+            if isinstance(error, NotAJournal) and not await _empty(url, config):
+                raise
+            early = held[0] = await asyncio.to_thread(Store.open, db)
+            stack.callback(early.close)
+            stack.callback(Server(db, store).close)
+            complain(f"waiting for {url}; make it with: journal init --log {url}")
+            found = await _wait_for_log(url, config, stop)
+            if found is None:
+                return 0
+        log, identity = found
+        try:
+            if held[0] is None:
+                held[0] = await asyncio.to_thread(Store.open, db, identity.journal_id)
+                stack.callback(Server(db, store).close)
+            else:
+                held[0].check_journal(identity.journal_id)
+            runner = Runner(
+                log, identity, lambda: Store.open(db, identity.journal_id), store=held[0]
+            )
+            if not once:
+                complain(f"following {url} into {db}")
+            try:
+                await runner.run(follow=not once, stop=stop)
+            finally:
+                await runner.close()
+            complain(f"{runner.written:,} events read from {url} into {db}")
+        finally:
+            await log.close()
+    return 0
+
+
+async def _status(db: str, url: str | None, kafka_config: str | None, format: str) -> int:
+    from journal.backends import log_url
+    from journal.errors import ProjectionError
+    from projector.client import ask
+    from projector.output import print_rows
+    from projector.serve import Request
+
+    log, identity = await _opened(log_url(url), _kafka_config(kafka_config))
+    try:
+        offsets = ask(db, Request(offsets=True)).offsets
+        ends = await log.ends()
+        starts = await log.starts()
+    finally:
+        await log.close()
+    rows: list[list[object]] = []
+    for partition in range(identity.partitions):
+        offset = offsets.get(partition)
+        if offset is not None and offset.journal_id != identity.journal_id:
+            raise ProjectionError(f"{db}: belongs to another journal than {log.url}")
+        next_offset = starts[partition] if offset is None else offset.next_offset
+        rows.append(
+            [partition, next_offset, ends[partition], max(0, ends[partition] - next_offset)]
+        )
+    names = ["partition", "next_offset", "end", "lag"]
+    if format == "json":
+        import msgspec
+
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        print(msgspec.json.encode(found).decode())
+    else:
+        print_rows(names, rows, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
