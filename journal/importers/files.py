@@ -55,9 +55,13 @@ def read_file(
     except (OSError, ValueError) as error:
         report(None, getattr(error, "strerror", None) or str(error))
         return
-    for run in _read(data, os.path.basename(name), report):
-        runs += 1
-        yield run
+    try:
+        for run in _read(data, os.path.basename(name), report):
+            runs += 1
+            yield run
+    except RecursionError:
+        # What was just shallow enough to decode may be too deep to compare or to encode.
+        report(None, "nested too deep; what follows is not read")
     if not runs and not explained:
         report(None, "nothing to import: not one message or step in it")
 
@@ -99,5 +103,3 @@ def _document(found: str, value: Any, name: str, report: Report) -> Iterator[Imp
             yield from openai_messages.read(value, report)
     except Malformed as error:
         report(str(error))
-    except RecursionError:
-        report("nested too deep")

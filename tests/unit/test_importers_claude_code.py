@@ -332,49 +332,6 @@ def test_blocks_that_text_and_calls_cannot_tell_are_kept_whole(tmp_path: Path) -
     assert second.made.content is None
 
 
-def test_malformed_lines_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
-    lines = Session().user("go").said("m1", use("c1")).result("c1", "x").lines
-    bad = [
-        "{broken",
-        "42",
-        '"text"',
-        '{"type": 7}',
-        json.dumps({**json.loads(lines[0]), "message": 1}),
-    ]
-    runs, problems = load(tmp_path, "\n".join([lines[0], *bad, *lines[1:]]) + "\n")
-    assert kinds(runs[0]) == ["Message", "Decision", "Result", "StepDone"]
-    assert [problem.line for problem in problems] == [2, 3, 4, 5, 6]
-    assert str(problems[0]).startswith(f"{tmp_path / 'session.jsonl'}:2: malformed JSON")
-
-
-def test_a_damaged_first_line_does_not_hide_the_session(tmp_path: Path) -> None:
-    session = Session().user("go").said("m1", text("hi"))
-    runs, problems = load(tmp_path, "{broken\n" + session.text())
-    assert kinds(runs[0]) == ["Message", "Decision", "StepDone"]
-    assert [problem.line for problem in problems] == [1]
-
-
-def test_a_file_cut_in_its_last_line(tmp_path: Path) -> None:
-    content = Session().user("go").said("m1", text("hi")).text()
-    runs, problems = load(tmp_path, content[:-30])
-    assert kinds(runs[0]) == ["Message"]
-    assert [(p.line, p.reason) for p in problems] == [
-        (2, "the last line is not finished; line skipped")
-    ]
-
-
-def test_wrong_types_inside_a_line_cost_only_themselves(tmp_path: Path) -> None:
-    session = Session().user("go")
-    session.said("m1", text("hi"), usage={"input_tokens": "many", "output_tokens": 3})
-    session.said("m2", {"type": "tool_use", "name": 5}, timestamp=["now"])
-    runs, problems = load(tmp_path, session.text())
-    first, second = decisions(runs[0])
-    assert first.made.usage is not None
-    assert first.made.usage.output_tokens == 3
-    assert (second.at, second.made.tool_calls) == (None, [])
-    assert {problem.line for problem in problems} == {2, 3}
-
-
 def test_without_a_session_id_the_digest_is_the_id(tmp_path: Path) -> None:
     session = Session(session="")
     session.user("go").said("m1", text("a"))

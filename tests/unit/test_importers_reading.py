@@ -112,6 +112,21 @@ def test_nesting_without_end(tmp_path: Path) -> None:
     assert load(tmp_path, deep)[0] == []
 
 
+def test_nesting_near_the_interpreters_limit(tmp_path: Path) -> None:
+    def nested(depth: int) -> tuple[int, int]:
+        content = b"[" * depth + b"]" * depth
+        runs, problems = load(tmp_path, b'[{"role": "user", "content": ' + content + b"}]")
+        return len(runs), len(problems)
+
+    taken, refused = 1, 1 << 20
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        taken, refused = (middle, refused) if nested(middle)[0] else (taken, middle)
+    # Whatever the limit is, what decodes can be gone through: no depth raises.
+    for depth in range(max(1, taken - 20), taken + 20):
+        assert sum(nested(depth)) == 1
+
+
 def test_values_of_several_formats_in_one_file(tmp_path: Path) -> None:
     lines = [
         {"task_id": "t", "completed_steps": [{}]},
