@@ -202,7 +202,8 @@ async def _run(db: str, url: str | None, kafka_config: str | None, once: bool) -
                 raise
             if isinstance(error, NotAJournal) and not await _empty(url, config):
                 raise
-            early = held[0] = await asyncio.to_thread(Store.open, db)
+            early = await asyncio.to_thread(Store.open, db)
+            held[0] = early
             stack.callback(early.close)
             stack.callback(Server(db, store).close)
             complain(f"waiting for {url}; make it with: journal init --log {url}")

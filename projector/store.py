@@ -27,6 +27,9 @@ _CONFIG = {
     "checkpoint_threshold": "256MB",
     "threads": "1",
 }
+_CLOSE_SECONDS = 5.0
+"""How long closing waits for readers that it has interrupted."""
+
 _LOCKED = (
     "SET GLOBAL enable_external_access = false",
     # Nobody's SQL may read our Python variables.
@@ -58,9 +61,12 @@ class Store:
     def __init__(self, path: str, con: duckdb.DuckDBPyConnection, commit: Commit) -> None:
         """For `open` and `open_for_reading` only."""
         self.path = path
-        self._con = con
+        # A connection that is at work refuses to be asked for a cursor: this one never works.
+        self._root = con
+        self._con = con.cursor()
+        self._con.execute("USE d")
         self._commit = commit
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._reading: set[duckdb.DuckDBPyConnection] = set()
         self._closed = False
 
@@ -122,7 +128,9 @@ class Store:
             self._closed = True
             for cursor in self._reading:
                 cursor.interrupt()
+            self._lock.wait_for(lambda: not self._reading, _CLOSE_SECONDS)
         self._con.close()
+        self._root.close()
 
     def check_journal(self, journal_id: str) -> None:
         """Raise `ProjectionError` where the rows are of another journal."""
@@ -169,7 +177,7 @@ class Store:
         with self._lock:
             if self._closed:
                 raise ProjectionError(f"{self.path}: the projection is being closed; try again")
-            cursor = self._con.cursor()
+            cursor = self._root.cursor()
             self._reading.add(cursor)
         try:
             cursor.execute("USE d")
@@ -179,8 +187,9 @@ class Store:
             raise explained(self.path, error) from error
         finally:
             with self._lock:
+                cursor.close()
                 self._reading.discard(cursor)
-            cursor.close()
+                self._lock.notify_all()
 
     def offsets(self) -> dict[int, Offset]:
         """Every partition's offset."""
