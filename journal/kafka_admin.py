@@ -124,25 +124,29 @@ async def open_topic(
     `LogNotFound`, `LogUnavailable`, and `UsageError` where the cluster cannot have that topic.
     """
     address = clients.address
+    why = f"topic {address.topic} has a partition without a leader"
     async with clients.admin() as admin:
         try:
             async with asyncio.timeout(clients.connect_s):
                 while True:
-                    if not await _exists(admin, address.topic):
-                        if not create:
-                            raise not_found(address)
-                        await _create(admin, clients, partitions, replication_factor)
-                    found = await _describe(admin, address.topic)
-                    if found is not None:
-                        return found
-                    # It is there, but not every partition has a leader yet.
+                    try:
+                        if not await _exists(admin, address.topic):
+                            if not create:
+                                raise not_found(address)
+                            await _create(admin, clients, partitions, replication_factor)
+                        found = await _describe(admin, address.topic)
+                        if found is not None:
+                            return found
+                        # It is there, but not every partition has a leader yet.
+                    except KafkaError as error:
+                        # Any broker is asked, even one that has just died: for some seconds
+                        # the others still count it among the living.
+                        why = words(error)
+                        if not error.retriable:
+                            raise
                     await asyncio.sleep(0.02)
-        except KafkaError as error:
-            raise clients.unavailable(words(error)) from None
-        except TimeoutError:
-            raise clients.unavailable(
-                f"topic {address.topic} has a partition without a leader"
-            ) from None
+        except (KafkaError, TimeoutError):
+            raise clients.unavailable(why) from None
 
 
 def not_found(address: Address) -> LogNotFound:
