@@ -19,7 +19,7 @@ from journal.codec import decode_event
 from journal.errors import BadRecord, HistoryTruncated, LogReplaced, ProjectionError
 from journal.genesis import Identity
 from journal.log import Log, Record
-from projector.folding import Changes, Folder, checksum
+from projector.folding import MEMORY_BYTES, Changes, Folder, checksum
 from projector.store import Offset, Store
 
 BATCH_RECORDS = 5_000
@@ -54,6 +54,7 @@ class Runner:
         *,
         store: Store | None = None,
         batch_records: int = BATCH_RECORDS,
+        memory_bytes: int = MEMORY_BYTES,
         retry_s: float = RETRY_SECONDS,
         on_written: Callable[[int], None] | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class Runner:
         self._identity = identity
         self._open_store = open_store
         self._batch_records = batch_records
+        self._memory_bytes = memory_bytes
         self._retry_s = retry_s
         self._on_written = on_written
 
@@ -123,7 +125,7 @@ class Runner:
 
     async def _pump(self, store: Store, intake: _Intake) -> None:
         loop = asyncio.get_running_loop()
-        folder = Folder(self._identity, store.load)
+        folder = Folder(self._identity, store.load, self._memory_bytes)
         folded = committed = 0
         writing: tuple[asyncio.Future[None], int] | None = None
 

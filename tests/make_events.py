@@ -30,7 +30,7 @@ class Writer:
         self.seq = 0
         self.count = 0
         self.at_ms = at_ms
-        self.run_id = f"{task_id}-1"
+        self.run_id = ""
         self.owner = f"{task_id}-owner-0"
 
     def _envelope(self, type: str, v: int | None, body: dict[str, Any], **members: Any) -> Envelope:
@@ -49,7 +49,9 @@ class Writer:
     def start(self, description: str = "count the words", **body: Any) -> Envelope:
         """The claim that creates the task."""
         body = {"description": description, "agent_name": "counter", **body}
-        return self._envelope("TaskStarted", None, body, epoch=0, owner=self.owner)
+        event = self._envelope("TaskStarted", None, body, epoch=0, owner=self.owner)
+        self.run_id = event.id
+        return event
 
     def claim(self, **body: Any) -> Envelope:
         """The next claim, by a new owner."""
