@@ -6,6 +6,7 @@ bodies (upcasters). Pure: a blob is only ever the reference that stands for it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Callable
@@ -31,27 +32,36 @@ def encode_event(event: Envelope) -> bytes:
     return encode(event)
 
 
-def decode_event(value: bytes | None, key: bytes | None = None) -> Envelope:
+_ANY_KEY: Final = b"\xff"
+
+
+def decode_event(value: bytes | None, key: bytes | None = _ANY_KEY) -> Envelope:
     """A record's value to its envelope; the body stays as it was written.
 
     Raises `BadRecord` for what is no event: no JSON object, members of wrong types, members
-    that the class of a known type needs missing, or another key than the event's `task_id`.
+    that the class of a known type needs missing, or another key (or none, where `key` is
+    given) than the event's `task_id`.
     An unknown type is no error here: whether that must stop the reader is the fold's to say.
     """
     if value is None:
         raise BadRecord("the record has no value")
     try:
+        if not value.isascii():
+            value.decode()  # payloads are not decoded here, and what is kept must be text
         event = _envelopes.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"no event: {error}") from None
     if bytes(event.body)[:1] != b"{":
         raise BadRecord("no event: `body` is not an object")
+    if event.v < 1:
+        raise BadRecord("no event: `v` counts from 1")
     known = EVENT_TYPES.get(event.type)
     if known is not None:
         lacking = _lacking(event, known[0])
         if lacking:
             raise BadRecord(f"no {event.type}: `{lacking}` is missing")
-    if key is not None and event.task_id is not None and event.task_id.encode() != key:
+    if key is not _ANY_KEY and event.task_id is not None and event.task_id.encode() != key:
+        # One without a key too: whoever reads by key would not see it.
         raise BadRecord("the record's key is not its task_id")
     return event
 
@@ -110,22 +120,24 @@ def encode_value(value: Any) -> Raw:
 
     A key that begins with `$` is written with a second one, so that nobody's data can look
     like a reference of ours. Raises `ValueRefused`, with the path, for NaN and infinities,
-    lone surrogates, keys that are no strings, and whatever else JSON cannot carry.
+    lone surrogates, keys that are no strings, integers of more than 64 bits, more than 200
+    levels, and whatever else JSON or its readers cannot carry.
     """
     try:
         raw = encode(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        if type(value) is str:
+            return Raw(raw)
+        back = msgspec.json.decode(raw)
+        # Refuses integers of more than 64 bits, many times faster than a walk.
+        _integers(back)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         _refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
-    if b"null" in raw or b'"$' in raw or type(value) is not str:
-        back = msgspec.json.decode(raw)
-        if back != value:
-            # Tuples, dates and structs come back as other types; what must not pass is what
-            # comes back as another value: NaN as null, 1 as "1".
-            _refuse(value, "$")
-    if b'"$' in raw:
-        return Raw(encode(_escape(msgspec.json.decode(raw))))
-    return Raw(raw)
+    if (len(raw) > 2 * _LEVELS and _too_deep(raw, back)) or back != value:
+        # Tuples, dates and structs come back as other types; what must not pass is what
+        # comes back as another value: NaN as null, 1 as "1".
+        _refuse(value, "$")
+    return Raw(encode(_escape(back))) if b'"$' in raw else Raw(raw)
 
 
 def decode_value(raw: Raw | bytes | None, load: Load | None = None) -> Any:
@@ -167,9 +179,29 @@ def digest_value(value: Any) -> str:
     """The digest of a value whose keys may stand in any order."""
     try:
         return digest(msgspec.json.encode(value, order="deterministic"))
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         _refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
+
+
+_LEVELS: Final = 200
+_integers = msgspec.msgpack.Encoder().encode
+
+
+def _too_deep(raw: bytes, value: Any) -> bool:
+    """Whether there are more than `_LEVELS` lists and objects one in the other: more than
+    that, and whether a reader can decode them depends on how deep its own stack is."""
+    if raw.count(b"[") + raw.count(b"{") <= _LEVELS:
+        return False
+    level = [value]
+    for _ in range(_LEVELS):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+    return bool(level)
 
 
 def _escape(value: Any) -> Any:
@@ -186,8 +218,8 @@ def _unescape(value: Any) -> Any:
 
 def _refuse(value: Any, path: str, depth: int = 0) -> None:
     """Raise for the first thing in `value` that JSON cannot carry, naming its path."""
-    if depth > 200:
-        raise ValueRefused(path, "nested more than 200 levels deep")
+    if depth >= _LEVELS and isinstance(value, dict | list | tuple | set | frozenset):
+        raise ValueRefused(path, f"nested more than {_LEVELS} levels deep")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueRefused(path, f"JSON cannot carry {value}")
     if isinstance(value, str):
@@ -207,13 +239,20 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
     elif isinstance(value, list | tuple | set | frozenset):
         for i, v in enumerate(value):
             _refuse(v, f"{path}[{i}]", depth + 1)
-    elif isinstance(value, Struct):
-        for name in value.__struct_fields__:
-            _refuse(getattr(value, name), f"{path}.{name}", depth + 1)
+    elif isinstance(value, Struct) or dataclasses.is_dataclass(value):
+        names = getattr(type(value), "__struct_fields__", None) or value.__dataclass_fields__
+        for name in names:
+            inner = getattr(value, name)
+            if inner is not msgspec.UNSET:
+                _refuse(inner, f"{path}.{name}", depth + 1)
     elif not isinstance(value, int | bool | None | float):
         try:
-            encode(value)
+            plain = msgspec.json.decode(encode(value))
+            if not isinstance(value, Raw):
+                plain = msgspec.to_builtins(value)
         except (TypeError, ValueError, msgspec.MsgspecError):
             raise ValueRefused(path, f"JSON cannot carry a {type(value).__name__}") from None
+        if isinstance(plain, dict | list | tuple | float):
+            _refuse(plain, path, depth)
     elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         raise ValueRefused(path, "an integer of more than 64 bits; write it as a string")
