@@ -71,8 +71,8 @@ class Usage(Struct, omit_defaults=True, gc=False):
 
     @property
     def total(self) -> int:
-        """Input plus output; the reported total where neither is known."""
-        return self.input_tokens + self.output_tokens or self.total_tokens
+        """Input plus output; the reported total where that is more."""
+        return max(self.input_tokens + self.output_tokens, self.total_tokens)
 
     def add(self, other: Usage) -> None:
         """Add another usage to this one; the total is that of all that was added."""

@@ -264,6 +264,8 @@ def _step_started(s: TaskState, e: Envelope, b: ev.StepStarted) -> str | None:
 
 def _count(s: TaskState, step: Step, usage: Usage | None) -> None:
     if usage is not None:
+        if usage.input_tokens or usage.output_tokens:
+            usage.total_tokens = 0  # the total is input plus output, whatever was reported
         step.usage = usage
         s.usage.add(usage)
 
