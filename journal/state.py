@@ -421,13 +421,13 @@ def _result_recorded(s: TaskState, e: Envelope, b: ev.ResultRecorded) -> str | N
 
 def _task_completed(s: TaskState, e: Envelope, b: ev.TaskCompleted) -> str | None:
     at = b.completed_at or e.at
-    s.final_answer = given(b.final_answer)
-    s.ended_at = s.updated_at = at
     if b.step_index is not None:
         step = s.steps.get(b.step_index)
         if step is None or step.status == COMPLETED:
             return f"step {b.step_index} is not open"
         _complete(s, step, at)
+    s.final_answer = given(b.final_answer)
+    s.ended_at = s.updated_at = at
     return None
 
 
