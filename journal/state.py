@@ -218,7 +218,13 @@ def _task_claimed(s: TaskState, e: Envelope, b: ev.TaskClaimed) -> str | None:
     s.worker = b.worker
     s.agent_name = b.agent_name or s.agent_name
     s.imported_from = b.imported_from
-    still = set(b.running)
+    _lose_calls(s, set(b.running))
+    s.updated_at = e.at
+    return None
+
+
+def _lose_calls(s: TaskState, still: set[tuple[int, int]]) -> None:
+    """The worker before is gone, and with it the calls that it ran, but for those of `still`."""
     for step in s.steps.values():
         if step.status == COMPLETED:
             continue
@@ -226,13 +232,12 @@ def _task_claimed(s: TaskState, e: Envelope, b: ev.TaskClaimed) -> str | None:
             lost = call.status == STARTED and (step.index, call.position) not in still
             if lost and call.effect == "once":
                 call.status = UNCERTAIN
-    s.updated_at = e.at
-    return None
 
 
 def _task_reopened(s: TaskState, e: Envelope, b: ev.TaskReopened) -> str | None:
     s.worker = b.worker
     s.error = s.error_type = s.ended_at = None
+    _lose_calls(s, set())
     s.updated_at = e.at
     return None
 
