@@ -359,6 +359,7 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
         call.status, call.error, call.error_type = FAILED, b.error, b.error_type
     else:
         call.status, call.result = COMPLETED, given(b.result) or Raw(b"null")
+        call.error = call.error_type = None
     s.updated_at = e.at
     if call.finished:
         call.completed_at = e.at
