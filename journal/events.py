@@ -121,15 +121,21 @@ class Decision(Struct, omit_defaults=True):
 class CallHead(Struct, rename={"name": "tool_name", "id": "tool_call_id"}, gc=False):
     """Of a tool call only what the fold needs; the arguments are skipped, not decoded."""
 
-    name: str | None = None
+    name: str
     id: str | None = None
 
 
 class DecisionHead(Struct, gc=False):
-    """Of a decision only what the fold needs."""
+    """Of a decision what the fold needs, and whatever else must have the right type for a
+    `Decision` to be made of it later; payloads are skipped."""
 
     usage: Usage | None = None
     tool_calls: list[CallHead] = []
+    request_model: str | None = None
+    response_model: str | None = None
+    finish_reasons: list[str] | None = None
+    response_id: str | None = None
+    provider_name: str | None = None
 
 
 class CallOutcome(Struct, omit_defaults=True, gc=False):

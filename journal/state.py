@@ -255,7 +255,7 @@ def _step_started(s: TaskState, e: Envelope, b: ev.StepStarted) -> str | None:
         head = _decision_head.decode(decision)
         usage = head.usage
         for position, asked in enumerate(head.tool_calls):
-            calls[position] = Call(position, asked.name or "", asked.id)
+            calls[position] = Call(position, asked.name, asked.id)
     if step is None:
         step = s.steps[b.step_index] = Step(b.step_index)
     _resumed(step)
