@@ -42,7 +42,8 @@ def messages(state: TaskState, style: str = "openai", load: Load | None = None) 
 def _in_order(state: TaskState) -> Iterator[str | Message | Step]:
     waiting = list(state.messages_received.values())
     places = {message.id: place for place, message in enumerate(waiting)}
-    steps = [state.steps[index] for index in sorted(state.steps)]
+    # A step whose model failed has nothing to show, and cannot say what it had seen.
+    steps = [step for _, step in sorted(state.steps.items()) if step.raw_decision is not None]
     shown = 0
     if not (waiting and (not steps or steps[0].last_message in places)):
         yield state.description
@@ -78,7 +79,8 @@ def _pairs(step: Step, decision: Decision, load: Load | None) -> Iterator[tuple[
         if not id or id in used:
             id = f"call_{step.index}_{call.position}"
         used.add(id)
-        yield id, decode_value(call.arguments, load), call
+        arguments = decode_value(call.arguments, load)
+        yield id, {} if arguments is None else arguments, call
 
 
 def _openai_message(message: Message, load: Load | None) -> Dict:
