@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from journal.events import ANYONE, CLAIM, ENDING, EVENT_TYPES, OWNER, Envelope
+from journal.events import CLAIM, ENDING, EVENT_TYPES, JOURNAL, OWNER, Envelope
 
 ACCEPTED: Final = ""
 HEADLESS: Final = "headless"
@@ -69,9 +69,8 @@ def judge(head: Head, event: Envelope) -> str:
         return _judge_owner(head, event)
     if kind == CLAIM:
         return _judge_claim(head, event)
-    assert kind == ANYONE, event.type
-    if head.status == NO_STATE:
-        return HEADLESS
+    if kind == JOURNAL or head.status == NO_STATE:
+        return HEADLESS  # what is about a partition has no task, whatever its key says
     if head.status in ENDED:
         return AFTER_END
     if event.ref != head.run_id:
