@@ -11,28 +11,23 @@ import os
 import time
 from datetime import UTC, datetime
 
-_POOL_BYTES = 4096
-_pool = b""
-_used = 0
+_POOL_IDS = 256
+_pool: list[str] = []
 
 
 def new_id() -> str:
-    """A fresh id: 32 hex digits, 128 random bits."""
-    global _pool, _used
-    if _used + 16 > len(_pool):
-        _pool, _used = os.urandom(_POOL_BYTES), 0
-    taken = _pool[_used : _used + 16]
-    _used += 16
-    return taken.hex()
-
-
-def _forget() -> None:
-    global _pool
-    _pool = b""
+    """A fresh id: 32 hex digits, 128 random bits. Safe in threads: `pop` is one step."""
+    try:
+        return _pool.pop()
+    except IndexError:
+        fresh = os.urandom(16 * _POOL_IDS).hex()
+        mine, *rest = (fresh[i : i + 32] for i in range(0, len(fresh), 32))
+        _pool.extend(rest)
+        return mine
 
 
 # Two processes that share a pool would mint the same ids.
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_pool.clear)
 
 
 def now_ms() -> int:
@@ -40,16 +35,18 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_text_of: tuple[int, str] = (-1, "")
+_text_of: tuple[int, str] = (0, "1970-01-01T00:00:00.000Z")
 
 
 def rfc3339(ms: int) -> str:
     """UTC, to the millisecond: `2026-11-30T09:15:00.250Z`."""
     global _text_of
-    if _text_of[0] != ms:
-        moment = datetime.fromtimestamp(ms / 1000, UTC)
-        _text_of = (ms, moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z")
-    return _text_of[1]
+    known, text = _text_of
+    if known != ms:
+        moment = datetime.fromtimestamp(ms // 1000, UTC)
+        text = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
+        _text_of = (ms, text)
+    return text
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
