@@ -1,0 +1,81 @@
+"""Where large payloads live: a directory of files named by the SHA-256 of what they hold.
+
+Content-addressed, so that writing twice is writing once and nothing is ever overwritten. Knows
+bytes and hashes; knows no events.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+from journal.codec import BlobRef
+from journal.errors import BlobAltered, BlobMissing, LogUnavailable
+
+INLINE_BYTES = 256 * 1024
+"""A payload of more bytes than this goes to the blob store."""
+
+
+class BlobStore(Protocol):
+    """Two calls, made on a thread of their own; both may block."""
+
+    def put(self, data: bytes, media_type: str = "application/json") -> BlobRef:
+        """Store, durably, and name it. Raises `LogUnavailable` where that cannot be done."""
+
+    def get(self, ref: BlobRef) -> bytes:
+        """What was stored, checked. Raises `BlobMissing` or `BlobAltered`."""
+
+
+class DirectoryBlobs:
+    """A blob store in a local directory, made when the first blob is written."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def _path(self, sha256: str) -> Path:
+        return self.root / sha256[:2] / sha256
+
+    def put(self, data: bytes, media_type: str = "application/json") -> BlobRef:
+        ref = BlobRef(hashlib.sha256(data).hexdigest(), len(data), media_type)
+        path = self._path(ref.sha256)
+        if path.exists() and path.stat().st_size == len(data):
+            return ref
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(partial, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial)
+                raise
+            # The name must outlive a power cut as surely as the bytes.
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise LogUnavailable(f"{self.root}: cannot store a payload: {reason}") from error
+        return ref
+
+    def get(self, ref: BlobRef) -> bytes:
+        try:
+            data = self._path(ref.sha256).read_bytes()
+        except OSError:
+            raise BlobMissing(
+                f"{self.root}: the payload {ref.sha256} ({ref.size} bytes) is not there; "
+                f"point blobs= or JOURNAL_BLOBS at the store it was written to"
+            ) from None
+        if hashlib.sha256(data).hexdigest() != ref.sha256:
+            raise BlobAltered(f"{self.root}: the payload {ref.sha256} is not what was written")
+        return data

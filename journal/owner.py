@@ -1,0 +1,464 @@
+"""One task's appends, in order, by the worker that has claimed it.
+
+The pipeline between the agent's side and a log: it numbers events, sends them, learns what
+became of each, and keeps the folded state. What makes an append accepted differs: a conditional
+log decides inside the write; elsewhere the event is read back in log order (`readback`), and
+with `confirm="once"` an acknowledgement is enough for all but claims and `once` effects.
+
+Knows logs, envelopes and the fold; knows nothing of steps, tools or models.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, advance, judge
+from journal.codec import decode_event, encode
+from journal.errors import (
+    AppendRefused,
+    BadRecord,
+    JournalError,
+    LogUnavailable,
+    OutcomeUnknown,
+    TaskEnded,
+    TaskFenced,
+)
+from journal.events import ANYONE, CLAIM, EVENT_TYPES, Envelope
+from journal.fold import Verdict, apply
+from journal.ids import new_id, now_ms, rfc3339
+from journal.log import Append, Cursor, Log, Record
+from journal.readback import Readback
+from journal.state import STARTED, TaskState
+
+_loop = asyncio.get_running_loop
+
+
+class Pending(Append):
+    """An event on its way into the log."""
+
+    __slots__ = ("body", "event", "future", "owner", "sent_ms")
+
+    owner: Owner
+    event: Envelope
+    body: Struct
+    future: asyncio.Future[Verdict]
+    sent_ms: int
+
+    def written(self, offset: int) -> None:
+        self.owner.written(self, offset)
+
+    def failed(self, error: Exception) -> None:
+        self.owner.failed(self, error)
+
+
+class Owner:
+    """The writing side of one open task. `state` is what the log has accepted so far."""
+
+    def __init__(
+        self,
+        log: Log,
+        state: TaskState,
+        *,
+        known: int,
+        last: int,
+        confirm: str = "always",
+        readback: Readback,
+        deadline_s: float,
+    ) -> None:
+        """`known` is the offset up to which the key's records are folded into `state`; `last`
+        the offset of the key's last record."""
+        self.log = log
+        self.state = state
+        self.key = state.task_id.encode()
+        self.partition = state.partition
+        self._known = known
+        self._last = last
+        self._cursor = Cursor(last)
+        self._seq = state.head.seq
+        self._pending: deque[Pending] = deque()
+        self._refused: list[Pending] = []
+        self._recovering: asyncio.Task[None] | None = None
+        self._dead: JournalError | None = None
+        self._unsettled = False
+        self._settling: asyncio.Lock = asyncio.Lock()
+        self._renewal: tuple[Envelope, Struct] | None = None
+        self._conditional = log.conditional
+        self._at_ack = not log.conditional and confirm == "once"
+        self._verified = msgspec.convert(msgspec.to_builtins(state.head), type(state.head))
+        self._unverified: deque[bytes] = deque()
+        self._readback = readback
+        self._deadline_ms = int(deadline_s * 1000)
+        self._changed: set[asyncio.Future[None]] = set()
+        self.live_calls: set[tuple[int, int]] = set()
+
+    # --- appending ----------------------------------------------------------------------------
+
+    async def append(self, type: str, body: Struct, *, read_back: bool = False) -> Verdict:
+        """Append an owner's event; returns when it is accepted.
+
+        Raises `TaskFenced` or `TaskEnded`, after which this owner can write no more;
+        `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened.
+        """
+        if self._unsettled:
+            await self.settle()
+        return await self._confirmed(self._submit(self._envelope(type, body), body), read_back)
+
+    async def claim(self, type: str, body: Struct, epoch: int) -> None:
+        """Win the task at `epoch`, or raise `TaskFenced` (somebody else did) or `TaskEnded`."""
+        event = self._envelope(type, body, epoch=epoch, owner=new_id())
+        await self._claim(event, body)
+
+    async def _claim(self, event: Envelope, body: Struct) -> None:
+        await self._confirmed(self._submit(event, body), True)
+        if self.state.head.claim_id != event.id:
+            raise self._die(self._fenced())
+        self._seq = self.state.head.seq
+
+    async def receive(self, id: str, body: Struct) -> Verdict:
+        """Append a `MessageReceived` of this id."""
+        if self._unsettled:
+            await self.settle()
+        event = self._envelope("MessageReceived", body, id=id)
+        return await self._confirmed(self._submit(event, body), False)
+
+    def _envelope(
+        self,
+        type: str,
+        body: Struct,
+        *,
+        id: str | None = None,
+        epoch: int | None = None,
+        owner: str | None = None,
+    ) -> Envelope:
+        kind, v, _ = EVENT_TYPES[type]
+        head = self.state.head
+        event = Envelope(
+            type,
+            v,
+            id or new_id(),
+            self.state.task_id,
+            at=rfc3339(now_ms()),
+            body=Raw(encode(body)),
+        )
+        if kind == CLAIM:
+            event.epoch, event.owner = epoch, owner
+        elif kind == ANYONE:
+            event.ref = head.run_id
+        else:
+            self._seq += 1
+            event.epoch, event.owner, event.seq = head.epoch, head.owner, self._seq
+        return event
+
+    def _submit(self, event: Envelope, body: Struct) -> Pending:
+        if self._dead is not None:
+            raise self._dead
+        ms = now_ms()
+        headers = (
+            ()
+            if self._conditional
+            else (
+                ("type", event.type.encode()),
+                ("v", str(event.v).encode()),
+            )
+        )
+        pending = Pending(self.key, encode(event), ms, expect=self._cursor, headers=headers)
+        pending.owner, pending.event, pending.body, pending.sent_ms = self, event, body, ms
+        pending.future = _loop().create_future()
+        if self._recovering is not None or self._refused:
+            self._refused.append(pending)
+        else:
+            self._pending.append(pending)
+            self.log.append(self.partition, pending)
+        return pending
+
+    async def _confirmed(self, pending: Pending, read_back: bool) -> Verdict:
+        if not self._at_ack:
+            return await pending.future
+        verdict = None
+        if not read_back:
+            return await pending.future
+        with self._readback.held():
+            verdict = await pending.future
+            while self._unverified and self._dead is None:
+                await self.change()
+        if self._dead is not None:
+            raise self._dead
+        return verdict
+
+    # --- outcomes -----------------------------------------------------------------------------
+
+    def written(self, pending: Pending, offset: int) -> None:
+        """The log says that the record is durable."""
+        if pending.future.done() and pending not in self._pending:
+            return
+        if self._conditional:
+            if self._pending and self._pending[0] is pending:
+                self._pending.popleft()
+                self._known = self._last = max(self._known, offset)
+                self._resolve(pending, offset)
+        elif self._at_ack:
+            if pending in self._pending:
+                self._pending.remove(pending)
+            self._unverified.append(pending.value)
+            self._resolve(pending, offset)
+
+    def _resolve(self, pending: Pending, offset: int) -> None:
+        try:
+            verdict = apply(self.state, pending.event, offset, (pending.body,))
+        except JournalError as error:
+            self._fail(pending, error)
+            return
+        label = verdict.label
+        if label in (ACCEPTED, DUPLICATE, OUT_OF_PLACE):
+            if not pending.future.done():
+                pending.future.set_result(verdict)
+            self._wake()
+        elif EVENT_TYPES[pending.event.type][0] == CLAIM or label in (FENCED, AFTER_END):
+            self._fail(pending, self._die(self._fenced() if label == FENCED else self._ended()))
+        else:
+            self._unsettled = True
+            self._fail(pending, OutcomeUnknown(f"{self._name()}: an event was refused as {label}"))
+
+    def failed(self, pending: Pending, error: Exception) -> None:
+        """The log says that the record was not, or may not have been, written."""
+        if isinstance(error, AppendRefused):
+            if pending in self._pending:
+                self._pending.remove(pending)
+                self._refused.append(pending)
+            if not self._pending and self._recovering is None:
+                self._recovering = asyncio.ensure_future(self._recover())
+            return
+        if pending in self._pending:
+            self._pending.remove(pending)
+        self._unsettled = True
+        self._fail(pending, error)
+        # What stands behind it can no longer be accepted: its seq would leave a gap.
+        behind, self._refused = self._refused, []
+        for later in behind:
+            self._fail(later, OutcomeUnknown(f"{self._name()}: an append before this one failed"))
+
+    async def _recover(self) -> None:
+        """After a refusal: read what came, fold it, and send again what is still ours to send."""
+        try:
+            while self._refused:
+                for record in await self.log.read_key(self.partition, self.key, self._last + 1):
+                    self.seen(record)
+                if self._dead is not None:
+                    break
+                again, self._refused = self._refused, []
+                self._cursor = Cursor(self._last)
+                for pending in again:
+                    if self._claim_lost(pending.event):
+                        self._fail(pending, self._die(self._fenced()))
+                        continue
+                    pending.expect = self._cursor
+                    self._pending.append(pending)
+                    self.log.append(self.partition, pending)
+                while self._pending and not self._refused:
+                    await self.change()
+        except JournalError as error:
+            self._unsettled = True
+            for pending in self._refused:
+                self._fail(pending, error)
+            self._refused = []
+        finally:
+            self._recovering = None
+            refused, self._refused = self._refused, []
+            for pending in refused:
+                self._fail(pending, self._dead or OutcomeUnknown(f"{self._name()}: try again"))
+
+    def _claim_lost(self, event: Envelope) -> bool:
+        return EVENT_TYPES[event.type][0] == CLAIM and judge(self.state.head, event) != ACCEPTED
+
+    # --- what the log shows -------------------------------------------------------------------
+
+    def seen(self, record: Record) -> None:
+        """One record of this task, in log order. Called by readback, and when recovering."""
+        if record.offset <= self._known:
+            return
+        self._known = self._last = record.offset
+        if self._at_ack:
+            self._verify(record)
+            return
+        if self._pending and self._pending[0].value == record.value:
+            self._resolve(self._pending.popleft(), record.offset)
+            return
+        self._foreign(record)
+
+    def _foreign(self, record: Record) -> None:
+        try:
+            event = decode_event(record.value, record.key)
+        except BadRecord:
+            self._wake()
+            return
+        mine = next((p for p in self._pending if p.event.id == event.id), None)
+        if mine is not None:
+            self._pending.remove(mine)
+            self._resolve(mine, record.offset)
+            return
+        try:
+            verdict = apply(self.state, event, record.offset)
+        except JournalError as error:
+            self._die(error)
+            return
+        if verdict.accepted and EVENT_TYPES[event.type][0] == CLAIM:
+            if self.state.head.claim_id == event.id and not self._is_renewal(event):
+                self._die(self._fenced())
+        elif self.state.head.epoch_closed and self._dead is None:
+            self._unsettled = True
+        self._wake()
+
+    def _is_renewal(self, event: Envelope) -> bool:
+        return self._renewal is not None and self._renewal[0].id == event.id
+
+    def _verify(self, record: Record) -> None:
+        """`confirm="once"`: the state ran ahead at the acknowledgement; hold it to the log."""
+        if self._unverified and self._unverified[0] == record.value:
+            self._unverified.popleft()
+            own = True
+        else:
+            own = any(p.value == record.value for p in self._pending)
+        try:
+            event = decode_event(record.value, record.key)
+        except BadRecord:
+            return
+        verdict = judge(self._verified, event)
+        advance(self._verified, event, verdict)
+        if not own and verdict == ACCEPTED:
+            kind = EVENT_TYPES[event.type][0]
+            if kind == CLAIM and not self._is_renewal(event):
+                self._die(self._fenced())
+            else:
+                apply(self.state, event, record.offset)
+        elif own and verdict == FENCED:
+            self._die(self._fenced())
+        self._wake()
+
+    # --- after an unknown outcome ---------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Renew: claim the own epoch + 1. The claim is a barrier: whatever of the old epoch has
+        not been accepted before it never will be. Raises `TaskFenced` where somebody else has
+        claimed."""
+        async with self._settling:
+            if not self._unsettled:
+                return
+            while self._pending:
+                await self.change()
+            for record in await self.log.read_key(self.partition, self.key, self._last + 1):
+                self.seen(record)
+            if self._dead is not None:
+                raise self._dead
+            if self._renewal is None or self._renewal[0].epoch != self.state.head.epoch + 1:
+                body = self._renewal_body()
+                event = self._envelope(
+                    "TaskClaimed", body, epoch=self.state.head.epoch + 1, owner=new_id()
+                )
+                self._renewal = (event, body)
+            self._cursor = Cursor(self._last)
+            self._unsettled = False
+            try:
+                await self._claim(*self._renewal)
+            except (LogUnavailable, OutcomeUnknown):
+                self._unsettled = True
+                raise
+            self._renewal = None
+
+    def _renewal_body(self) -> Struct:
+        body: Any = EVENT_TYPES["TaskClaimed"][2](
+            worker=self.state.worker,
+            agent_name=self.state.agent_name,
+            imported_from=self.state.imported_from,
+            running=sorted(
+                (step.index, call.position)
+                for step in self.state.steps.values()
+                for call in (step.calls or {}).values()
+                if call.status == STARTED and (step.index, call.position) in self.live_calls
+            ),
+        )
+        return body  # type: ignore[no-any-return]
+
+    def lost(self, error: JournalError) -> None:
+        """The log cannot be followed any more (`LogReplaced`, `HistoryTruncated`)."""
+        self._die(error)
+
+    def expire(self, ms: int) -> None:
+        """Give up on what has been on its way for longer than the deadline; `ms` is now."""
+        if self._conditional or not self._pending:
+            return
+        if self._pending[0].sent_ms + self._deadline_ms > ms:
+            return
+        stuck, self._pending = self._pending, deque()
+        self._unsettled = True
+        for pending in stuck:
+            self._fail(
+                pending,
+                OutcomeUnknown(
+                    f"{self._name()}: not confirmed within {self._deadline_ms / 1000:g} s; "
+                    f"the next call finds out what became of it"
+                ),
+            )
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    async def change(self) -> None:
+        """Return when something has happened to the state or to an append. Raises what this
+        owner died of."""
+        future = _loop().create_future()
+        self._changed.add(future)
+        try:
+            await future
+        finally:
+            self._changed.discard(future)
+
+    def watching(self) -> Any:
+        """A context in which what others append is seen as it comes."""
+        return self._readback.held()
+
+    @property
+    def dead(self) -> JournalError | None:
+        return self._dead
+
+    async def drain(self) -> None:
+        """Return when nothing is on its way any more."""
+        while self._pending or self._recovering is not None:
+            await self.change()
+
+    def _wake(self) -> None:
+        for future in self._changed:
+            if not future.done():
+                future.set_result(None)
+
+    def _fail(self, pending: Pending, error: Exception) -> None:
+        if not pending.future.done():
+            pending.future.set_exception(error)
+            # Nobody may be waiting any more; that is no reason for a warning.
+            pending.future.exception()
+        self._wake()
+
+    def _die(self, error: JournalError) -> JournalError:
+        if self._dead is None:
+            self._dead = error
+            dying, self._pending = self._pending, deque()
+            for pending in (*dying, *self._refused):
+                self._fail(pending, error)
+            self._refused = []
+            self._wake()
+        return self._dead
+
+    def _name(self) -> str:
+        return f"task {self.state.task_id}"
+
+    def _fenced(self) -> TaskFenced:
+        return TaskFenced(
+            f"{self._name()}: another worker claimed it at {self.partition}:{self._last}; "
+            f"stop this one"
+        )
+
+    def _ended(self) -> TaskEnded:
+        return TaskEnded(f"{self._name()} has ended ({self.state.status})")
