@@ -11,7 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import ConsumerStoppedError, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+)
 
 from journal.errors import HistoryTruncated, LogReplaced, LogUnavailable
 from journal.kafka_admin import not_found
@@ -93,7 +98,10 @@ class Reader:
             except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
                 await self._forget_asker()
                 self.check_open()
-                if self._loop.time() >= give_up or not getattr(error, "retriable", True):
+                # The client's own time-out counts as not retriable there, but it comes before a
+                # dead broker's partitions have their new leaders.
+                again = getattr(error, "retriable", True) or isinstance(error, KafkaTimeoutError)
+                if self._loop.time() >= give_up or not again:
                     if isinstance(error, LogUnavailable):
                         raise
                     raise self._clients.unavailable(words(error)) from None
