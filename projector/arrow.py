@@ -43,6 +43,6 @@ def _array(column: tuple[Any, ...], kind: str) -> pa.Array:
 def _clean(value: Any, kind: str) -> Any:
     if isinstance(value, int) and not -_BOUND <= value < _BOUND:
         return None
-    if kind == "text" and isinstance(value, bytes):
-        return value.decode(errors="replace")
+    if kind == "text" and isinstance(value, bytes | memoryview):
+        return bytes(value).decode(errors="replace")
     return value

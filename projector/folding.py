@@ -74,11 +74,11 @@ class Entry:
         self.bytes = _TASK_BYTES
         self.batch = -1
 
-    def moved(self, offset: int, event: Envelope) -> None:
-        """Note an accepted event."""
+    def moved(self, offset: int, size: int) -> None:
+        """Note an accepted event of so many bytes."""
         if self.first_offset < 0:
             self.first_offset = offset
-        self.bytes += len(bytes(event.body)) + _STEP_BYTES
+        self.bytes += size + _STEP_BYTES
 
 
 class Changes(Struct):
@@ -113,7 +113,7 @@ def rebuilt(rows: TaskRows) -> Entry:
         for index in touched(state, bodies):
             first, _ = entry.steps.get(index, (offset, offset))
             entry.steps[index] = (first, offset)
-        entry.moved(offset, event)
+        entry.moved(offset, len(body))
     state.head.epoch_closed = rows.epoch_closed
     state.head.parent_epoch = rows.parent_epoch
     state.head.chain = bytes.fromhex(rows.chain)
@@ -132,16 +132,18 @@ def open_body(event: Envelope) -> list[Struct] | None:
         return None
 
 
-def touched(state: TaskState, bodies: Sequence[Struct] | None) -> Iterable[int]:
+def touched(state: TaskState, bodies: Sequence[Struct] | None) -> list[int]:
     """The indexes of the steps whose rows an accepted event may have changed."""
+    indexes: list[int] = []
     for body in bodies or ():
         if isinstance(body, TaskClaimed):
             # A claim can leave the calls of any step that is not completed uncertain.
-            yield from [i for i, s in state.steps.items() if s.status != COMPLETED]
+            indexes += [i for i, s in state.steps.items() if s.status != COMPLETED and i <= _MOST]
         else:
             index = getattr(body, "step_index", None)
             if index is not None and index <= _MOST and index in state.steps:
-                yield index
+                indexes.append(index)
+    return indexes
 
 
 Load = Callable[[list[str]], dict[str, TaskRows]]
@@ -245,11 +247,11 @@ class Folder:
             batch.anomalies.append(row)
         if verdict.accepted:
             batch.events.append(event_row(partition, offset, event))
-            size = entry.bytes
             for index in touched(state, bodies):
                 batch.step(entry, index, offset)
-            entry.moved(offset, event)
-            self._bytes += entry.bytes - size
+            before_bytes = entry.bytes
+            entry.moved(offset, len(raw or b""))
+            self._bytes += entry.bytes - before_bytes
             batch.task(entry, before)
         elif verdict.label in (CONFLICT, GAP):
             batch.task(entry, before)

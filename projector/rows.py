@@ -55,7 +55,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     "offsets": _columns("partition:short next_offset:int last_id last_checksum journal_id"),
 }
 """Table to column to kind. A `time` is in microseconds since the epoch; a `text` is str, or the
-bytes of its UTF-8."""
+UTF-8 of it as bytes or a view of bytes."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -90,8 +90,9 @@ def as_text(payload: Raw | None) -> str | bytes | None:
     return data
 
 
-def _json(payload: Raw | None) -> bytes | None:
-    return None if payload is None or payload is ABSENT else bytes(payload)
+def _json(payload: Raw | None) -> memoryview | None:
+    # A view: copying every payload is a fifth of the time of a batch.
+    return None if payload is None or payload is ABSENT else memoryview(payload)
 
 
 # --- events ---------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ def event_row(partition: int, offset: int, e: Envelope) -> Row:
     """One accepted event."""
     return (
         partition, offset, e.task_id, e.type, e.v, e.id, e.epoch, e.owner, e.seq, e.ref, e.at,
-        bytes(e.body),
+        memoryview(e.body),
     )  # fmt: skip
 
 
