@@ -1,1 +1,9 @@
 """Step Journal: every step of an agent an immutable event, every crash a resumption."""
+
+from journal.connect import Journal, connect
+from journal.events import Decision, ToolCall, Usage
+from journal.ids import new_task_id
+from journal.task import Task
+from journal.tools import tool
+
+__all__ = ["Decision", "Journal", "Task", "ToolCall", "Usage", "connect", "new_task_id", "tool"]

@@ -408,6 +408,11 @@ def _step_failed(s: TaskState, e: Envelope, b: ev.StepFailed) -> str | None:
     _resumed(step)
     step.status = FAILED
     step.error_type, step.error = b.error_type, b.error
+    for call in (step.calls or {}).values():
+        # The next attempt keeps what is completed and tries again what is not, but for an
+        # effect that must not happen twice.
+        if call.status == FAILED and call.effect != "once":
+            call.status = PENDING
     return None
 
 

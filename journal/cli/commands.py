@@ -1,0 +1,207 @@
+"""What the commands do, one coroutine each, and how it looks.
+
+Reads the log through the public API; knows no argument parsing and no DuckDB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from journal.backends import log_url, open_log
+from journal.codec import decode_event
+from journal.connect import Journal, connect
+from journal.errors import BadRecord, TaskNotFound, UsageError
+from journal.fold import apply
+from journal.genesis import identify
+from journal.partition import partition_of
+from journal.state import TaskState
+from journal.upcasters import upcast
+
+Config = Mapping[str, Any] | None
+
+
+def _journal(arguments: argparse.Namespace, config: Config) -> Journal:
+    return connect(arguments.log, create=False, kafka_config=config)
+
+
+async def init(arguments: argparse.Namespace, config: Config) -> int:
+    """Make the log and its genesis records; on one that exists, only look."""
+    url = log_url(arguments.log)
+    log = await open_log(
+        url,
+        create=True,
+        partitions=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        config=config,
+    )
+    try:
+        identity = await identify(log, create=True)
+    finally:
+        await log.close()
+    print(f"{url}: journal {identity.journal_id}, {identity.partitions} partition(s)")
+    return 0
+
+
+def _row(state: TaskState) -> dict[str, Any]:
+    return {
+        "task_id": state.task_id,
+        "status": state.status,
+        "current_step": state.current_step,
+        "total_tokens": state.total_tokens,
+        "updated_at": state.updated_at,
+        "description": state.description,
+    }
+
+
+async def tasks(arguments: argparse.Namespace, config: Config) -> int:
+    """A line a task."""
+    async with _journal(arguments, config) as j:
+        rows = [_row(state) for state in await j.tasks(status=arguments.status)]
+    if arguments.format == "json":
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None)
+    for name in ("task_id", "status", "current_step", "total_tokens", "updated_at", "description"):
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(Text(str(value)[:80]) for value in row.values()))
+    Console().print(table)
+    return 0
+
+
+async def show(arguments: argparse.Namespace, config: Config) -> int:
+    """The run as its messages."""
+    async with _journal(arguments, config) as j:
+        state = await j.state(arguments.task)
+        from journal.messages import messages
+
+        print(f"{state.task_id}: {state.status}, step {state.current_step}")
+        for message in messages(state, "plain", j.blobs.get):
+            print(f"\n[{message['role']}]\n{message['content']}")
+        if state.error is not None:
+            print(f"\nfailed: {state.error_type}: {state.error}")
+    return 0
+
+
+async def replay(arguments: argparse.Namespace, config: Config) -> int:
+    """Events as JSON lines, with the position they were read at."""
+    async with _journal(arguments, config) as j:
+        partition = partition_of(arguments.task, j.log.partitions)
+        start, end = _point(arguments.start, partition), _point(arguments.end, partition)
+        found = False
+        seq = 0
+        for record in await j.log.read_key(partition, arguments.task.encode()):
+            found = True
+            try:
+                event = decode_event(record.value, record.key)
+            except BadRecord as error:
+                if not arguments.raw:
+                    print(
+                        json.dumps(
+                            {"position": f"{partition}:{record.offset}", "undecodable": str(error)}
+                        )
+                    )
+                continue
+            seq = max(seq, event.seq or 0)
+            if _before(start, event.seq or seq, record.offset):
+                continue
+            if _after(end, event.seq or seq, record.offset):
+                break
+            if arguments.raw:
+                print((record.value or b"").decode())
+                continue
+            for now in upcast(event, f"{partition}:{record.offset}"):
+                print(
+                    json.dumps(
+                        {"position": f"{partition}:{record.offset}"} | now, ensure_ascii=False
+                    )
+                )
+    if not found:
+        raise TaskNotFound(f"no task {arguments.task} in {j.url}; journal tasks lists them")
+    return 0
+
+
+async def state(arguments: argparse.Namespace, config: Config) -> int:
+    """The checkpoint as JSON."""
+    async with _journal(arguments, config) as j:
+        partition = partition_of(arguments.task, j.log.partitions)
+        at = _point(arguments.at, partition)
+        folded = TaskState(arguments.task, partition=partition)
+        async for offset, event in j.events(arguments.task):
+            if _after(at, event.seq or folded.head.seq, offset):
+                break
+            apply(folded, event, offset)
+    if not folded.exists:
+        raise TaskNotFound(f"no task {arguments.task} in {j.url}; journal tasks lists them")
+    print(msgspec.json.format(msgspec.json.encode(_checkpoint(folded)), indent=2).decode())
+    return 0
+
+
+def _checkpoint(state: TaskState) -> dict[str, Any]:
+    out: dict[str, Any] = _row(state) | {
+        "completed_steps": [
+            {
+                "step_index": s.index,
+                "decision": s.raw_decision,
+                "calls": [
+                    {
+                        "tool_name": c.tool_name,
+                        "status": c.status,
+                        "result": c.result,
+                        "error": c.error,
+                    }
+                    for c in s.all_calls()
+                ],
+            }
+            for s in state.completed_steps
+        ],
+        "accumulated_results": state.results,
+        "usage": state.usage,
+        "final_answer": state.final_answer,
+        "error": state.error,
+        "epoch": state.head.epoch,
+        "seq": state.head.seq,
+        "position": f"{state.partition}:{state.offset}",
+    }
+    return out
+
+
+async def retry(arguments: argparse.Namespace, config: Config) -> int:
+    """Reopen a failed task."""
+    async with _journal(arguments, config) as j:
+        state = await j.retry(arguments.task)
+    print(f"{state.task_id} is {state.status} again, at step {state.current_step}")
+    return 0
+
+
+# --- points in a task's history -----------------------------------------------------------------
+
+
+def _point(text: str | None, partition: int) -> tuple[bool, int] | None:
+    """`SEQ` to (False, seq), `P:OFFSET` to (True, offset). Raises `UsageError`."""
+    if text is None:
+        return None
+    head, colon, tail = text.rpartition(":")
+    try:
+        if colon and int(head) != partition:
+            raise UsageError(f"the task lives in partition {partition}, not {head}")
+        return bool(colon), int(tail)
+    except ValueError:
+        raise UsageError(f"{text} is no point: give a seq, or partition:offset") from None
+
+
+def _before(point: tuple[bool, int] | None, seq: int, offset: int) -> bool:
+    return point is not None and (offset if point[0] else seq) < point[1]
+
+
+def _after(point: tuple[bool, int] | None, seq: int, offset: int) -> bool:
+    return point is not None and (offset if point[0] else seq) > point[1]

@@ -1,0 +1,141 @@
+"""`journal demo`: an agent is killed in the middle of a step, resumed, and finishes.
+
+The agent is a process of its own (`python -m journal.cli.demo AGENT...`) with scripted decisions
+and real tools. The parent kills it with SIGKILL, starts it again, then runs the projector and
+one SQL query as child processes. Knows the public API only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import journal
+from journal.events import Decision, ToolCall, Usage
+from journal.kafka_config import load
+
+QUESTION = "Which of three notes is the longest, and how long are they together?"
+NOTES = {
+    "alpha.txt": "Append first, act second.\n" * 12,
+    "beta.txt": "A fold is a fact about a log.\n" * 30,
+    "gamma.txt": "Replay beats remembering.\n" * 7,
+}
+SQL = (
+    "SELECT step_index, tool_name, status, result FROM tool_calls "
+    "WHERE task_id = '{task}' ORDER BY step_index, position"
+)
+
+
+# --- the agent --------------------------------------------------------------------------------
+
+
+def script(step_index: int) -> Decision:
+    """What the model would say, step by step."""
+    names = sorted(NOTES)
+    usage = Usage(input_tokens=900 + 150 * step_index, output_tokens=40)
+    if step_index < len(names):
+        call = ToolCall("count_words", {"note": names[step_index]})
+        return Decision(f"Count {names[step_index]}.", [call], usage)
+    if step_index == len(names):
+        call = ToolCall("write_report", {"title": "Words in three notes"})
+        return Decision("Write the report.", [call], usage)
+    return Decision("beta.txt is the longest; the report is written.", usage=usage)
+
+
+async def agent(url: str, task_id: str, folder: Path, config: str | None) -> None:
+    """Run the task to its end, wherever it stands. `DEMO_PAUSE` makes it stop, for ever, in
+    the middle of step 3, after its tool has begun."""
+
+    def count_words(note: str) -> int:
+        return len((folder / note).read_text().split())
+
+    def write_report(title: str) -> str:
+        if os.environ.get("DEMO_PAUSE"):
+            say("   step 3: write_report is running …")
+            print("PAUSED", flush=True)
+            signal.pause()
+        lines = [f"{name}: {count_words(name)}" for name in sorted(NOTES)]
+        (folder / "report.txt").write_text("\n".join([title, *lines]) + "\n")
+        return f"{len(lines)} lines"
+
+    tools = {"count_words": count_words, "write_report": write_report}
+    kafka = load(config) if config else None
+    async with (
+        journal.connect(url, kafka_config=kafka, create=True) as j,
+        j.task(task_id, QUESTION, agent_name="demo") as task,
+    ):
+        if task.resumed is not None:
+            say(f"   {task.resumed}")
+        while task.running:
+            async with task.step() as step:
+
+                def model(index: int = step.index) -> Decision:
+                    say(f"   step {index}: the model is asked")
+                    return script(index)
+
+                reply = await step.decide(model)
+                for call in reply.tool_calls:
+                    result = await step.call(tools[call.name], **call.arguments)
+                    say(f"   step {step.index}: {call.name} -> {result}")
+                if not reply.tool_calls:
+                    await task.complete(reply.text)
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+# --- the show -----------------------------------------------------------------------------------
+
+
+def demo(url: str | None, config: str | None, keep: bool) -> int:
+    """Run the demo; returns the exit status."""
+    folder = Path(tempfile.mkdtemp(prefix="journal-demo-"))
+    try:
+        for note, text in NOTES.items():
+            (folder / note).write_text(text)
+        log = url or str(folder / "journal.db")
+        task_id = journal.new_task_id()
+        _show(log, task_id, folder, config)
+    finally:
+        if keep:
+            say(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _show(log: str, task_id: str, folder: Path, config: str | None) -> None:
+    command = [sys.executable, "-m", "journal.cli.demo", log, task_id, str(folder), config or ""]
+    say(f"1. An agent works on {task_id}")
+    first = subprocess.Popen(
+        command, env=os.environ | {"DEMO_PAUSE": "1"}, stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line.strip() == "PAUSED":
+            break
+        say(line.rstrip())
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    say("2. kill -9, in the middle of step 3")
+    say("3. A new process resumes it")
+    subprocess.run(command, check=True)
+    say("4. The projector folds the log into DuckDB; SQL over the run:")
+    projector = [sys.executable, "-c", "import sys; from projector.cli import main; main()"]
+    options = ["--db", str(folder / "runs.duckdb")]
+    source = ["--log", log, *(["--kafka-config", config] if config else [])]
+    subprocess.run([*projector, "run", "--once", *source, *options], check=True)
+    query = SQL.format(task=task_id)
+    say(f"   {query}")
+    subprocess.run([*projector, "sql", query, *options], check=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(agent(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] or None))

@@ -1,0 +1,93 @@
+"""The command `journal`: arguments in, one call each, words on the screen out.
+
+Exit status: 0 done, 1 it could not be done (one line says why), 2 wrong usage, 130 interrupted.
+Everything heavy is imported when a command needs it, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from journal.errors import JournalError, UsageError
+
+Command = Callable[[argparse.Namespace, Mapping[str, Any] | None], Coroutine[Any, Any, int]]
+EPILOG = "exit status: 0 done, 1 could not be done, 2 wrong usage, 130 interrupted"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--log", help="path or kafka://host:port/topic (or JOURNAL_LOG)")
+    common.add_argument("--kafka-config", metavar="FILE", help="Kafka client properties")
+    common.add_argument("--debug", action="store_true", help="show tracebacks")
+    top = argparse.ArgumentParser(prog="journal", epilog=EPILOG, description="The step journal.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[common])
+
+    init = add("init", "make a journal: a file, or a topic with the right settings")
+    init.add_argument("--partitions", type=int, default=12)
+    init.add_argument("--replication-factor", type=int)
+    demo = add("demo", "kill an agent in the middle of a step and resume it")
+    demo.add_argument("--keep", action="store_true", help="leave the demo's folder and name it")
+    tasks = add("tasks", "list tasks, from the log alone")
+    tasks.add_argument("--status")
+    tasks.add_argument("--format", choices=["table", "json"], default="table")
+    show = add("show", "print one task's run")
+    show.add_argument("task")
+    replay = add("replay", "print a task's events, one JSON object a line")
+    replay.add_argument("task")
+    replay.add_argument("--from", dest="start", metavar="SEQ|P:OFFSET")
+    replay.add_argument("--to", dest="end", metavar="SEQ|P:OFFSET", help="up to and with this")
+    replay.add_argument("--raw", action="store_true", help="as written, not upcast")
+    state = add("state", "print a task's checkpoint as JSON")
+    state.add_argument("task")
+    state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
+    retry = add("retry", "reopen a failed task")
+    retry.add_argument("task")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    arguments = parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (JournalError, OSError) as error:
+        if arguments.debug:
+            raise
+        print(f"journal: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.command == "demo":
+        from journal.cli.demo import demo
+
+        config = arguments.kafka_config or os.environ.get("JOURNAL_KAFKA_CONFIG")
+        return demo(arguments.log or os.environ.get("JOURNAL_LOG"), config, arguments.keep)
+    from journal.cli import commands
+
+    run: Command = getattr(commands, arguments.command)
+    return asyncio.run(run(arguments, _config(arguments)))
+
+
+def _config(arguments: argparse.Namespace) -> Mapping[str, Any] | None:
+    path = arguments.kafka_config or os.environ.get("JOURNAL_KAFKA_CONFIG")
+    if not path:
+        return None
+    from journal.kafka_config import load
+
+    return load(path)
