@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -239,12 +239,10 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
     elif isinstance(value, list | tuple | set | frozenset):
         for i, v in enumerate(value):
             _refuse(v, f"{path}[{i}]", depth + 1)
-    elif isinstance(value, Struct) or dataclasses.is_dataclass(value):
-        names = getattr(type(value), "__struct_fields__", None) or value.__dataclass_fields__
-        for name in names:
-            inner = getattr(value, name)
-            if inner is not msgspec.UNSET:
-                _refuse(inner, f"{path}.{name}", depth + 1)
+    elif isinstance(value, Struct):
+        _refuse_fields(value, value.__struct_fields__, path, depth)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        _refuse_fields(value, [f.name for f in dataclasses.fields(value)], path, depth)
     elif not isinstance(value, int | bool | None | float):
         try:
             plain = msgspec.json.decode(encode(value))
@@ -256,3 +254,10 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
             _refuse(plain, path, depth)
     elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         raise ValueRefused(path, "an integer of more than 64 bits; write it as a string")
+
+
+def _refuse_fields(value: Any, names: Iterable[str], path: str, depth: int) -> None:
+    for name in names:
+        inner = getattr(value, name)
+        if inner is not msgspec.UNSET:
+            _refuse(inner, f"{path}.{name}", depth + 1)
