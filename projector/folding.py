@@ -25,6 +25,7 @@ from journal.events import (
     Envelope,
     JournalCreated,
     TaskClaimed,
+    TaskReopened,
 )
 from journal.fold import apply
 from journal.genesis import Identity
@@ -136,7 +137,7 @@ def touched(state: TaskState, bodies: Sequence[Struct] | None) -> list[int]:
     """The indexes of the steps whose rows an accepted event may have changed."""
     indexes: list[int] = []
     for body in bodies or ():
-        if isinstance(body, TaskClaimed):
+        if isinstance(body, TaskClaimed | TaskReopened):
             # A claim can leave the calls of any step that is not completed uncertain.
             indexes += [i for i, s in state.steps.items() if s.status != COMPLETED and i <= _MOST]
         else:
