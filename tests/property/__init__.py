@@ -1,0 +1,1 @@
+"""Laws of the pure core, tested with Hypothesis on random logs."""
