@@ -7,7 +7,6 @@ from the states at once, so that the next batch may be folded while this one is 
 
 from __future__ import annotations
 
-import gc
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -39,9 +38,9 @@ UNDECODABLE = "undecodable"
 MISPLACED = "misplaced"
 FOREIGN = "foreign"
 
-MEMORY_BYTES = 256 << 20
+MEMORY_BYTES = 512 << 20
 _TASK_BYTES = 4_096
-_STEP_BYTES = 1_024
+_STEP_BYTES = 512
 _MOST = 2**63 - 1
 
 EventRow = tuple[
@@ -168,15 +167,6 @@ class Folder:
 
         Stops before an event that is too new, and says so in `stopped`.
         """
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return self._fold(parts)
-        finally:
-            if collecting:
-                gc.enable()
-
-    def _fold(self, parts: Sequence[tuple[int, list[Record]]]) -> Changes:
         self._batch += 1
         batch = _Batch()
         decoded = [(p, [(r, *_decoded(r)) for r in records]) for p, records in parts]

@@ -6,7 +6,6 @@ same however the log was cut. Total: whatever the fold has accepted has a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from journal.events import ABSENT, Envelope, Usage, given
+from journal.events import ABSENT, Envelope, Usage
 from journal.state import COMPLETED, FAILED, PENDING, Call, Step, TaskState
 
 Row = tuple[Any, ...]
@@ -145,8 +144,8 @@ class _Asked(Struct, gc=False, rename={"name": "tool_name", "id": "tool_call_id"
 class _Decision(Struct, gc=False):
     """Laxer than `journal.events.Decision`: the fold looked at no more than `DecisionHead`."""
 
-    text: Raw = ABSENT
-    request_model: Raw = ABSENT
+    text: Any = None
+    request_model: Any = None
     tool_calls: list[_Asked] = []
 
 
@@ -166,46 +165,59 @@ def step_rows(
         except msgspec.MsgspecError:
             decision = _NOTHING
     u = s.usage or _NO_USAGE
-    where = (partition, first, last)
     row = (
-        task_id, s.index, s.attempt, s.status, as_text(decision.text),
-        as_text(decision.request_model), u.input_tokens, u.output_tokens,
-        u.cache_read_input_tokens, u.cache_creation_input_tokens, u.reasoning_output_tokens,
-        u.total, microseconds(s.started_at), microseconds(s.completed_at), *where,
+        task_id, s.index, s.attempt, s.status, _text(decision.text), _text(decision.request_model),
+        u.input_tokens, u.output_tokens, u.cache_read_input_tokens,
+        u.cache_creation_input_tokens, u.reasoning_output_tokens, u.total,
+        microseconds(s.started_at), microseconds(s.completed_at), partition, first, last,
     )  # fmt: skip
-    calls = [
-        (
-            task_id, s.index, c.attempt, c.position, c.tool_name, c.tool_call_id, c.effect,
-            c.status, _json(c.arguments), _json(c.result), c.error_type, c.error,
-            microseconds(c.started_at), microseconds(c.completed_at), *where,
-        )
-        for c in _calls(s, decision.tool_calls)
-    ]  # fmt: skip
+    calls: list[Row] = []
+    known = s.calls or {}
+    for position, asked in enumerate(decision.tool_calls):
+        call = known.get(position)
+        if call is None:
+            calls.append(_recorded_row(task_id, s, position, asked, partition, first, last))
+        else:
+            arguments = asked.arguments if call.arguments is None else call.arguments
+            calls.append(_call_row(task_id, s, call, arguments, partition, first, last))
+    for position in sorted(known):
+        if position >= len(decision.tool_calls):
+            call = known[position]
+            calls.append(_call_row(task_id, s, call, call.arguments, partition, first, last))
     return row, calls
 
 
-def _calls(s: Step, asked: list[_Asked]) -> Iterator[Call]:
-    """What `Step.all_calls` gives, but with the arguments' own bytes."""
-    known = s.calls or {}
-    for position, wanted in enumerate(asked):
-        call = known.get(position)
-        if call is None:
-            yield _recorded(s, position, wanted)
-        elif call.arguments is None:
-            yield msgspec.structs.replace(call, arguments=wanted.arguments)
-        else:
-            yield call
-    for position in sorted(known):
-        if position >= len(asked):
-            yield known[position]
+def _text(value: Any) -> str | bytes | None:
+    return value if value is None or type(value) is str else msgspec.json.encode(value)
 
 
-def _recorded(s: Step, position: int, asked: _Asked) -> Call:
+def _call_row(
+    task_id: str, s: Step, c: Call, arguments: Raw | None, partition: int, first: int, last: int
+) -> Row:
+    """A call that has events of its own, or is waited for."""
+    return (
+        task_id, s.index, c.attempt, c.position, c.tool_name, c.tool_call_id, c.effect, c.status,
+        _json(arguments), _json(c.result), c.error_type, c.error,
+        microseconds(c.started_at), microseconds(c.completed_at), partition, first, last,
+    )  # fmt: skip
+
+
+def _recorded_row(
+    task_id: str, s: Step, position: int, asked: _Asked, partition: int, first: int, last: int
+) -> Row:
+    """A call of a step that was recorded whole: what `Step.all_calls` makes of it, but with the
+    arguments' own bytes."""
+    name = asked.name or ""
     outcomes = s.outcomes or ()
-    call = Call(position, asked.name or "", asked.id, PENDING, s.attempt, arguments=asked.arguments)
-    if position < len(outcomes):
-        o = outcomes[position]
-        call.status = COMPLETED if o.error is None else FAILED
-        call.result, call.error, call.error_type = given(o.result), o.error, o.error_type
-        call.started_at, call.completed_at = o.started_at, o.completed_at or s.completed_at
-    return call
+    if position >= len(outcomes):
+        return (
+            task_id, s.index, s.attempt, position, name, asked.id, None, PENDING,
+            _json(asked.arguments), None, None, None, None, None, partition, first, last,
+        )  # fmt: skip
+    o = outcomes[position]
+    return (
+        task_id, s.index, s.attempt, position, name, asked.id, None,
+        COMPLETED if o.error is None else FAILED, _json(asked.arguments), _json(o.result),
+        o.error_type, o.error, microseconds(o.started_at),
+        microseconds(o.completed_at or s.completed_at), partition, first, last,
+    )  # fmt: skip

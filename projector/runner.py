@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ RETRIES = 5
 RETRY_SECONDS = 1.0
 _QUEUE = 12
 """Reads that wait to be folded; each is of at most about 1,000 records."""
+
+_FREEZE_RECORDS = 1_000
 
 _log = logging.getLogger("projector")
 
@@ -262,8 +265,18 @@ async def _tell(queue: asyncio.Queue[_Item], stop: asyncio.Event) -> None:
 
 
 def _fold(folder: Folder, parts: Sequence[Part]) -> tuple[Changes, dict[str, Any]]:
-    changes = folder.fold(parts)
-    return changes, _tables(changes)
+    # Nothing here makes cycles, and looking for them in all the states costs more than folding.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        changes = folder.fold(parts)
+        return changes, _tables(changes)
+    finally:
+        if sum(len(records) for _, records in parts) >= _FREEZE_RECORDS:
+            # What is kept is kept for long: no later collection needs to look at it.
+            gc.freeze()
+        if collecting:
+            gc.enable()
 
 
 def _tables(changes: Changes) -> dict[str, Any]:
