@@ -52,7 +52,7 @@ class Journal:
     ) -> None:
         self.url = url
         self._create = create
-        self._confirm = confirm
+        self.confirm = confirm
         self._checkpoints = checkpoints
         self._kafka_config = kafka_config
         self._worker = worker
@@ -192,13 +192,13 @@ class Journal:
             state,
             known=known,
             last=last,
-            confirm=self._confirm,
+            confirm=self.confirm,
             readback=readback,
             deadline_s=self._deadline_s,
         )
         self._owners.add(owner)
         await readback.watch(owner, known)
-        held = not self.log.conditional and self._confirm == "always"
+        held = not self.log.conditional and self.confirm == "always"
         if held:
             readback.hold()
         try:

@@ -91,6 +91,7 @@ class Owner:
         self._at_ack = not log.conditional and confirm == "once"
         self._verified = msgspec.convert(msgspec.to_builtins(state.head), type(state.head))
         self._unverified: deque[bytes] = deque()
+        self._early: list[bytes] = []
         self._readback = readback
         self._deadline_ms = int(deadline_s * 1000)
         self._changed: set[asyncio.Future[None]] = set()
@@ -204,7 +205,10 @@ class Owner:
         elif self._at_ack:
             if pending in self._pending:
                 self._pending.remove(pending)
-            self._unverified.append(pending.value)
+            if pending.value in self._early:
+                self._early.remove(pending.value)
+            else:
+                self._unverified.append(pending.value)
             self._resolve(pending, offset)
 
     def _resolve(self, pending: Pending, offset: int) -> None:
@@ -322,7 +326,10 @@ class Owner:
             self._unverified.popleft()
             own = True
         else:
+            # The tail can be quicker than the acknowledgement.
             own = any(p.value == record.value for p in self._pending)
+            if own:
+                self._early.append(record.value or b"")
         try:
             event = decode_event(record.value, record.key)
         except BadRecord:

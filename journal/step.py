@@ -49,6 +49,7 @@ class Step:
 
         `model`, sync or async, returns a `Decision`, or an OpenAI or Anthropic response.
         """
+        self._task.check()
         decision = self._decision()
         if decision is not None:
             return decision
@@ -166,6 +167,7 @@ class CallOptions:
         position = step._take(self._position)
         arguments = used.arguments(args, kwargs)
         digest = digest_value(arguments)
+        task.check()
         if step.recorded is None:
             await step._start()
         known = step._call_state(position)

@@ -57,7 +57,8 @@ class Task:
 
     @property
     def owner(self) -> Owner:
-        """The pipeline. Raises `TaskEnded`."""
+        """The pipeline. Raises `TaskEnded`, or `TaskFenced` as soon as that is known."""
+        self.check()
         if self._owner is None:
             raise TaskEnded(f"task {self.state.task_id} has ended ({self.state.status})")
         return self._owner
@@ -65,6 +66,12 @@ class Task:
     @property
     def id(self) -> str:
         return self.state.task_id
+
+    def check(self) -> None:
+        """Raise what has ended this worker's ownership, if anything has: from then on the state
+        goes on with another worker's events, which are no answer to this one."""
+        if self._owner is not None and self._owner.dead is not None:
+            raise self._owner.dead
 
     @property
     def running(self) -> bool:
@@ -132,6 +139,7 @@ class Task:
             started_at=started_at,
             completed_at=completed_at,
         )
+        self.check()
         done = self.completed(step_index)
         if done is None:
             verdict = await self.owner.append("StepCompleted", body)
@@ -181,6 +189,7 @@ class Task:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
+        self.check()
         known = self.state.values.get(key)
         if known is not None:
             if (known.function, known.arguments_digest) != (name, digest):

@@ -130,7 +130,7 @@ async def test_the_loser_is_fenced(connect: Connect) -> None:
             assert theirs.resumed is not None
             assert str(theirs.resumed) == "Resuming t at step 1: 1 steps and 0 tokens reused"
             await theirs.record_step(1, "theirs")
-            if not old.log.conditional and mine.owner._at_ack:
+            if not old.log.conditional and old.confirm == "once":
                 # Only what is read back can tell: the claim of a once effect is.
                 with pytest.raises(TaskFenced):
                     async with mine.step() as step:
