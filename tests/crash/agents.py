@@ -1,0 +1,100 @@
+"""An agent to be killed, run as a process of its own.
+
+Knows the public API of the journal, and files to leave traces in; knows nothing of the tests.
+
+    agents.py live URL TRACE     one life of the agent of task "t"; a line on stdout per moment
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import journal
+from journal.blobs import DirectoryBlobs
+from journal.errors import CallUncertain
+
+STEPS = 5
+
+
+class Trace:
+    """A file of what was really done. A line is on disk before anything goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+
+    def add(self, line: str) -> None:
+        os.write(self._file, f"{line}\n".encode())
+        os.fsync(self._file)
+
+    def holds(self, line: str) -> bool:
+        return line in self._path.read_text().splitlines()
+
+
+def moment(line: str) -> None:
+    """Tell the killer where this life is."""
+    print(line, flush=True)
+
+
+async def live(j: journal.Journal, trace: Trace) -> None:
+    """Work on task "t" until it has ended, or this process has."""
+
+    def model(index: int) -> journal.Decision:
+        trace.add(f"model {index}")
+        if index == STEPS:
+            return journal.Decision(text=f"paid {STEPS} times")
+        asked = [journal.ToolCall("pay", {"n": index}), journal.ToolCall("note", {"n": index})]
+        usage = journal.Usage(input_tokens=10 + index, output_tokens=5)
+        return journal.Decision(text=f"step {index}", tool_calls=asked, usage=usage)
+
+    @journal.tool(effect="once")
+    def pay(n: int) -> str:
+        moment(f"paying {n}")
+        trace.add(f"pay {n}")
+        moment(f"paid {n}")
+        return f"receipt {n}"
+
+    @journal.tool(effect="idempotent")
+    def note(n: int) -> int:
+        trace.add(f"note {n}")
+        moment(f"noted {n}")
+        return n * n
+
+    async with j.task("t", "pay and note") as task:
+        moment("open")
+        while task.running:
+            async with task.step() as step:
+                index = step.index
+                decision = await step.decide(model, index)
+                moment(f"decided {index}")
+                if not decision.tool_calls:
+                    await task.complete(decision.text)
+                    break
+                try:
+                    receipt = await step.call(pay, n=index)
+                except CallUncertain as unsure:
+                    trace.add(f"unsure {index}")
+                    if trace.holds(f"pay {index}"):
+                        await step.resolve(unsure.position, result=f"receipt {index}")
+                    else:
+                        await step.resolve(unsure.position, run_again=True)
+                    moment(f"resolved {index}")
+                    receipt = await step.call(pay, n=index)
+                await task.set_result(f"r{index}", [receipt, await step.call(note, n=index)])
+                moment(f"set {index}")
+            trace.add(f"ack {index}")
+            moment(f"ack {index}")
+
+
+async def main(mode: str, url: str, place: Path) -> None:
+    assert mode == "live"
+    blobs = DirectoryBlobs(place.parent / "blobs")
+    async with journal.connect(url, create=True, blobs=blobs) as j:
+        await live(j, Trace(place))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
