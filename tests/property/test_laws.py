@@ -213,7 +213,7 @@ _ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_s
 _int = st.none() | st.integers(0, 2**63 - 1)
 envelopes = st.builds(
     Envelope,
-    type=st.sampled_from(sorted(EVENT_TYPES) + ["Dreamt"]),
+    type=st.sampled_from([*sorted(EVENT_TYPES), "Dreamt"]),
     v=st.integers(1, 99),
     id=_ids,
     task_id=_ids,
