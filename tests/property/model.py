@@ -69,9 +69,7 @@ class Model:
             ("stale", (event.seq or 0) < self.seq),
             (
                 "duplicate",
-                bool(self.owned)
-                and event.seq == self.seq
-                and event.id == self.owned[-1].id,
+                bool(self.owned) and event.seq == self.seq and event.id == self.owned[-1].id,
             ),
             ("after_end", self.ending is not None),
             ("closed", self.claim.id in self.closed_claims),
