@@ -11,7 +11,7 @@ from journal.codec import BlobRef, blob_payload, encode, encode_value
 from journal.errors import UsageError
 from journal.messages import messages
 from journal.state import TaskState
-from tests.unit.test_state import Task
+from tests.folding import Task
 
 Dict = dict[str, Any]
 

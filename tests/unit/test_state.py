@@ -9,51 +9,11 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from journal.acceptance import OUT_OF_PLACE
 from journal.codec import BlobRef, blob_payload, decode_value, encode_value
-from journal.events import Envelope
-from journal.fold import apply, fold
-from journal.state import Call, Step, TaskState
+from journal.fold import fold
+from journal.state import TaskState
+from tests.folding import Task, failed, reopening
 from tests.make_events import Writer
-
-
-class Task(Writer):
-    """A writer whose events are folded at once."""
-
-    def __init__(self, **start: Any) -> None:
-        super().__init__("t")
-        self.state = TaskState("t")
-        self.put(self.start(**start))
-
-    def put(self, *events: Envelope) -> str:
-        """Fold them; returns why the last one did not fit, "" where it did."""
-        for event in events:
-            verdict = apply(self.state, event, self.state.offset + 1)
-            assert verdict.accepted, verdict
-            assert (verdict.label == OUT_OF_PLACE) == bool(verdict.detail)
-        return verdict.detail
-
-    def did(self, type: str, **body: Any) -> str:
-        return self.put(self.own(type, **body))
-
-    def decided(self, index: int = 0, tools: int = 1, **body: Any) -> str:
-        calls = [{"tool_name": f"tool{n}"} for n in range(tools)]
-        return self.did("StepStarted", step_index=index, decision={"tool_calls": calls}, **body)
-
-    def called(self, position: int = 0, effect: str = "once", **body: Any) -> str:
-        body = {"tool_name": "tool", "arguments_digest": "d", "effect": effect, **body}
-        return self.did("ToolCallStarted", step_index=0, position=position, **body)
-
-    def call(self, position: int = 0, index: int = 0) -> Call:
-        return self.state.steps[index].all_calls()[position]
-
-    def step(self, index: int = 0) -> Step:
-        return self.state.steps[index]
-
-
-def failed(**body: Any) -> dict[str, Any]:
-    return {"step_index": 0, "error_type": "E", "error": "no", **body}
-
 
 # --- the task -----------------------------------------------------------------------------------
 
@@ -132,11 +92,6 @@ def test_a_reopened_task_forgets_how_it_ended() -> None:
         None,
     )
     assert state.worker == "w3"
-
-
-def reopening(task: Task) -> Envelope:
-    event = task.claim(worker="w3")
-    return replace(event, type="TaskReopened")
 
 
 # --- steps --------------------------------------------------------------------------------------
@@ -232,105 +187,6 @@ def test_the_total_is_input_plus_output_or_what_old_steps_reported(
         task.did("StepCompleted", step_index=index, decision={"usage": usage})
     assert task.state.total_tokens == total
     assert sum(step.usage.total for step in task.state.completed_steps if step.usage) == total
-
-
-# --- calls --------------------------------------------------------------------------------------
-
-
-def test_a_call_runs_fails_runs_again_and_completes() -> None:
-    task = Task()
-    task.decided()
-    assert task.call().status == "pending"
-    task.called(tool_call_id="c9", arguments=[1])
-    assert (task.call().status, task.call().tool_call_id) == ("started", "c9")
-    task.did("ToolCallFailed", position=0, **failed())
-    assert (task.call().status, task.call().failures, task.call().error) == ("pending", 1, "no")
-    task.called()
-    assert decode_value(task.call().arguments) == [1]
-    assert task.did("ToolCallCompleted", step_index=0, position=0, result=None) == ""
-    call = task.call()
-    assert (call.status, call.result, call.error, call.failures) == (
-        "completed",
-        Raw(b"null"),
-        None,
-        1,
-    )
-
-
-def test_only_a_final_failure_finishes_a_call() -> None:
-    task = Task()
-    task.decided()
-    task.called()
-    task.did("ToolCallFailed", position=0, final=True, **failed())
-    assert (task.call().status, task.call().finished) == ("failed", True)
-    assert "is finished" in task.called()
-
-
-@pytest.mark.parametrize(
-    ("effect", "running", "status"),
-    [("once", [], "uncertain"), ("idempotent", [], "started"), ("once", [[0, 0]], "started")],
-)
-def test_a_claim_leaves_a_once_call_uncertain_unless_it_still_runs(
-    effect: str, running: list[list[int]], status: str
-) -> None:
-    task = Task()
-    task.decided()
-    task.called(effect=effect)
-    task.put(task.claim(running=running))
-    assert task.call().status == status
-
-
-def test_reopening_leaves_a_once_call_uncertain() -> None:
-    task = Task()
-    task.decided()
-    task.called()
-    task.did("TaskFailed", error_type="E", error="no")
-    task.put(reopening(task))
-    assert task.call().status == "uncertain"
-
-
-def test_an_uncertain_call_stays_so_across_attempts_and_claims() -> None:
-    task = Task()
-    task.decided()
-    task.called()
-    task.put(task.claim())
-    task.did("StepFailed", **failed())
-    task.put(task.claim(running=[[0, 0]]))
-    assert task.call().status == "uncertain"
-
-
-@pytest.mark.parametrize(
-    ("answer", "status", "result", "error"),
-    [
-        ({"result": {"ok": 1}}, "completed", b'{"ok":1}', None),
-        ({}, "completed", b"null", None),
-        ({"error": "it did not", "error_type": "E2"}, "failed", None, "it did not"),
-        ({"run_again": True}, "pending", None, "no"),
-    ],
-)
-def test_an_uncertain_call_is_resolved(
-    answer: dict[str, Any], status: str, result: bytes | None, error: str | None
-) -> None:
-    task = Task()
-    task.decided()
-    task.called()
-    task.did("ToolCallFailed", position=0, **failed())
-    task.called()
-    assert "not uncertain" in task.did("CallResolved", step_index=0, position=0, **answer)
-    task.put(task.claim())
-    assert task.did("CallResolved", step_index=0, position=0, **answer) == ""
-    call = task.call()
-    assert (call.status, call.error) == (status, error)
-    assert call.result == (None if result is None else Raw(result))
-    assert (call.completed_at == task.state.updated_at) == call.finished
-
-
-def test_calls_without_a_decision_are_kept_too() -> None:
-    task = Task()
-    task.did("StepStarted", step_index=0)
-    assert task.called(position=2) == ""
-    (call,) = task.step().all_calls()
-    assert (call.position, call.tool_name) == (2, "tool")
 
 
 # --- what does not fit ----------------------------------------------------------------------------
