@@ -236,6 +236,7 @@ class Owner:
                 self._refused.append(pending)
             if not self._pending and self._recovering is None:
                 self._recovering = asyncio.ensure_future(self._recover())
+            self._wake()
             return
         if pending in self._pending:
             self._pending.remove(pending)

@@ -1,8 +1,9 @@
-"""An agent to be killed, run as a process of its own.
+"""Agents to be killed and to race each other, each run as a process of its own.
 
 Knows the public API of the journal, and files to leave traces in; knows nothing of the tests.
 
     agents.py live URL TRACE     one life of the agent of task "t"; a line on stdout per moment
+    agents.py race URL FOLDER    for each task id on stdin: open it, run it, print what came of it
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import journal
 from journal.blobs import DirectoryBlobs
-from journal.errors import CallUncertain
+from journal.errors import CallUncertain, TaskEnded, TaskFenced
 
 STEPS = 5
+RACE_STEPS = 3
 
 
 class Trace:
@@ -89,11 +91,33 @@ async def live(j: journal.Journal, trace: Trace) -> None:
             moment(f"ack {index}")
 
 
+async def race(j: journal.Journal, task_id: str) -> str:
+    """Run a task to its end: "completed OWNER", "fenced", or "end" where it had ended."""
+    try:
+        async with j.task(task_id, "a race") as task:
+            while task.running:
+                async with task.step() as step:
+                    if step.index == RACE_STEPS:
+                        await task.complete("over")
+                        return f"completed {task.state.head.owner}"
+                    await step.decide(journal.Decision, text="run", tool_calls=[])
+                    await step.call(len, "abc")
+    except TaskFenced:
+        return "fenced"
+    except TaskEnded:
+        return "end"
+    return "end"
+
+
 async def main(mode: str, url: str, place: Path) -> None:
-    assert mode == "live"
     blobs = DirectoryBlobs(place.parent / "blobs")
     async with journal.connect(url, create=True, blobs=blobs) as j:
-        await live(j, Trace(place))
+        if mode == "live":
+            await live(j, Trace(place))
+            return
+        moment("ready")
+        while task_id := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            moment(await race(j, task_id))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""SIGKILL of an agent at random moments, over and over: it must come to the same end.
+"""SIGKILL of an agent at random moments, and two workers that open one task at once.
 
-The agent is a process of its own (`agents`); this file knows what it must leave behind.
+The agents are processes of their own (`agents`); this file knows what they must leave behind.
 Rounds come from JOURNAL_TEST_ROUNDS: a number, or `full`.
 """
 
@@ -20,7 +20,10 @@ import pytest
 
 import journal
 from journal.codec import decode_value
-from tests.crash.agents import STEPS
+from journal.events import CLAIM, EVENT_TYPES, OWNER
+from journal.fold import apply
+from journal.state import TaskState
+from tests.crash.agents import RACE_STEPS, STEPS
 
 ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
 # Of the lines that a whole life prints the killer waits for one of the first few, so that most
@@ -33,9 +36,12 @@ def rounds(full: int) -> int:
     return full if ASKED == "full" else int(ASKED)
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return str(tmp_path / "journal.db")
+@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "journal.db")
+    found: str = request.getfixturevalue("kafka_url")
+    return found
 
 
 def start(mode: str, url: str, place: Path) -> subprocess.Popen[str]:
@@ -100,12 +106,13 @@ def check_trace(lines: list[str]) -> None:
 
 @pytest.mark.crash
 async def test_an_agent_killed_at_random(url: str, tmp_path: Path) -> None:
+    kafka = url.startswith("kafka://")
     calm = str(tmp_path / "calm.db")
     assert await asyncio.to_thread(one_life, calm, tmp_path / "calm", None) == 0
     expected = await outcome(calm)
     assert expected["answer"] == f"paid {STEPS} times"
     kills = 0
-    count = rounds(100)
+    count = rounds(20 if kafka else 100)
     for seed in range(count):
         rng, trace = random.Random(seed), tmp_path / f"trace-{seed}"
         here = f"{url}-{seed}"
@@ -115,3 +122,60 @@ async def test_an_agent_killed_at_random(url: str, tmp_path: Path) -> None:
         check_trace(trace.read_text().splitlines())
         assert await outcome(here) == expected, f"seed {seed}"
     assert kills >= count
+
+
+async def check_owners(j: journal.Journal, task_id: str, winner: str) -> None:
+    """At every offset one owner: the last whose claim was accepted, and only its events count."""
+    events = [pair async for pair in j.events(task_id)]
+    state, counted = TaskState(task_id), TaskState(task_id)
+    holder: str | None = None
+    epoch = -1
+    for offset, event in events:
+        kind = EVENT_TYPES[event.type][0]
+        if not apply(state, event, offset).accepted:
+            # A conditional log refuses such an event before it is written.
+            assert j.url.startswith("kafka://"), event
+            continue
+        apply(counted, event, offset)
+        if kind == CLAIM:
+            assert event.epoch == epoch + 1
+            holder, epoch = event.owner, epoch + 1
+        elif kind == OWNER:
+            assert (event.owner, event.epoch) == (holder, epoch), f"offset {offset}"
+    assert holder == winner
+    assert state == counted
+    assert state.status == "completed"
+    assert sorted(state.steps) == list(range(RACE_STEPS))
+
+
+@pytest.mark.crash
+async def test_two_open_one_task_at_once(url: str, tmp_path: Path) -> None:
+    async with journal.connect(url, create=True) as j:
+        racers = [start("race", url, tmp_path / name) for name in ("a", "b")]
+        try:
+            for racer in racers:
+                assert await hear(racer) == "ready"
+            for n in range(rounds(200)):
+                task_id = f"race-{n}"
+                if n % 2:
+                    # Every other task is there already, so that they claim it and not start it.
+                    async with j.task(task_id, "a race"):
+                        pass
+                for racer in racers:
+                    assert racer.stdin is not None
+                    racer.stdin.write(f"{task_id}\n")
+                    racer.stdin.flush()
+                said = sorted([await hear(racer) for racer in racers])
+                won, winner = said[0].split()
+                assert won == "completed"
+                assert said[1] in ("end", "fenced"), said
+                await check_owners(j, task_id, winner)
+        finally:
+            for racer in racers:
+                racer.kill()
+                racer.communicate()
+
+
+async def hear(racer: subprocess.Popen[str]) -> str:
+    assert racer.stdout is not None
+    return (await asyncio.to_thread(racer.stdout.readline)).strip()

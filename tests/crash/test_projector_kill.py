@@ -20,7 +20,8 @@ import pytest
 from tests.make_events import many
 from tests.projecting import new_log, project, put, tables
 
-ROUNDS = int(os.environ.get("JOURNAL_TEST_ROUNDS") or 5)
+ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
+ROUNDS = 50 if ASKED == "full" else int(ASKED)
 EVENTS_A_ROUND = 2_000
 EVENTS_A_TASK = 13
 
