@@ -1,6 +1,6 @@
 """Reading a projection, whoever holds it: through a running projector's socket, else the file.
 
-Read-only. Knows the frames of `serve` and how `folding` makes a state of rows; the file itself
+Read-only. Knows the frames of `serve` and how `entries` makes a state of rows; the file itself
 is the store's.
 """
 
@@ -19,7 +19,7 @@ from journal.errors import ProjectionError
 from journal.partition import partition_of
 from journal.resume import Checkpoint
 from journal.state import TaskState
-from projector.folding import rebuilt
+from projector.entries import rebuilt
 from projector.serve import DATA, FAILED, FRAME, LENGTH, Answer, Request, receive, socket_path
 
 

@@ -11,27 +11,24 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from journal.acceptance import CONFLICT, GAP
 from journal.codec import decode_event
 from journal.errors import BadRecord, EventTooNew
 from journal.events import (
     ACCEPTANCE_VERSION,
-    CLAIM,
     EVENT_TYPES,
     JOURNAL,
     Envelope,
     JournalCreated,
-    TaskClaimed,
-    TaskReopened,
 )
 from journal.fold import apply
 from journal.genesis import Identity
 from journal.log import Record
 from journal.partition import partition_of
-from journal.state import COMPLETED, TaskState
-from journal.upcasters import read_bodies, readable
+from journal.state import TaskState
+from projector.entries import MOST, Entry, TaskRows, open_body, rebuilt, touched
 from projector.rows import Row, anomaly_row, event_row, step_rows, task_row
 
 UNDECODABLE = "undecodable"
@@ -39,46 +36,6 @@ MISPLACED = "misplaced"
 FOREIGN = "foreign"
 
 MEMORY_BYTES = 512 << 20
-_TASK_BYTES = 4_096
-_STEP_BYTES = 512
-_MOST = 2**63 - 1
-
-EventRow = tuple[
-    int, str, int, str, int | None, str | None, int | None, str | None, str | None, str
-]
-"""offset, type, v, id, epoch, owner, seq, ref, at, body."""
-
-
-class TaskRows(Struct, array_like=True, gc=False):
-    """What the tables hold of one task: what `rebuilt` makes a state of."""
-
-    task_id: str
-    partition: int
-    last_offset: int
-    epoch_closed: bool
-    parent_epoch: int | None
-    chain: str
-    events: list[EventRow]
-
-
-class Entry:
-    """One task in memory. `steps` maps a step's index to the first and last offset about it."""
-
-    __slots__ = ("batch", "bytes", "first_offset", "in_file", "state", "steps")
-
-    def __init__(self, state: TaskState) -> None:
-        self.state = state
-        self.first_offset = -1
-        self.steps: dict[int, tuple[int, int]] = {}
-        self.in_file = False
-        self.bytes = _TASK_BYTES
-        self.batch = -1
-
-    def moved(self, offset: int, size: int) -> None:
-        """Note an accepted event of so many bytes."""
-        if self.first_offset < 0:
-            self.first_offset = offset
-        self.bytes += size + _STEP_BYTES
 
 
 class Changes(Struct):
@@ -88,62 +45,10 @@ class Changes(Struct):
     rows: dict[str, list[Row]]
     gone_tasks: list[str] = []
     gone_steps: list[tuple[str, int]] = []
-    gone_tasks_from: int = _MOST
-    gone_steps_from: int = _MOST
+    gone_tasks_from: int = MOST
+    gone_steps_from: int = MOST
     partitions: list[int] = []
     records: int = 0
-
-
-def rebuilt(rows: TaskRows) -> Entry:
-    """The task as it was when its rows were written.
-
-    Its accepted events are folded; what they do not tell (an epoch that was closed, and the
-    chain over that) comes from its row.
-    """
-    state = TaskState(rows.task_id, partition=rows.partition)
-    entry = Entry(state)
-    for offset, type, v, id, epoch, owner, seq, ref, at, body in rows.events:
-        # Of a sub-task only the latest claim's is kept; every accepted claim passes with that.
-        parent = rows.parent_epoch if EVENT_TYPES[type][0] == CLAIM else None
-        event = Envelope(
-            type, v, id, rows.task_id, epoch, owner, seq, ref, parent, at, body=Raw(body.encode())
-        )
-        bodies = open_body(event)
-        apply(state, event, offset, bodies)
-        for index in touched(state, bodies):
-            first, _ = entry.steps.get(index, (offset, offset))
-            entry.steps[index] = (first, offset)
-        entry.moved(offset, len(body))
-    state.head.epoch_closed = rows.epoch_closed
-    state.head.parent_epoch = rows.parent_epoch
-    state.head.chain = bytes.fromhex(rows.chain)
-    state.offset = rows.last_offset
-    entry.in_file = True
-    return entry
-
-
-def open_body(event: Envelope) -> list[Struct] | None:
-    """The bodies, decoded once for all; None where `apply` has to say what is wrong."""
-    if not readable(event):
-        return None
-    try:
-        return read_bodies(event, "")
-    except BadRecord:
-        return None
-
-
-def touched(state: TaskState, bodies: Sequence[Struct] | None) -> list[int]:
-    """The indexes of the steps whose rows an accepted event may have changed."""
-    indexes: list[int] = []
-    for body in bodies or ():
-        if isinstance(body, TaskClaimed | TaskReopened):
-            # A claim can leave the calls of any step that is not completed uncertain.
-            indexes += [i for i, s in state.steps.items() if s.status != COMPLETED and i <= _MOST]
-        else:
-            index = getattr(body, "step_index", None)
-            if index is not None and index <= _MOST and index in state.steps:
-                indexes.append(index)
-    return indexes
 
 
 Load = Callable[[list[str]], dict[str, TaskRows]]
@@ -292,8 +197,8 @@ class _Batch:
         self.steps: dict[tuple[str, int], Entry] = {}
         self.gone_tasks: list[str] = []
         self.gone_steps: list[tuple[str, int]] = []
-        self.tasks_from = _MOST
-        self.steps_from = _MOST
+        self.tasks_from = MOST
+        self.steps_from = MOST
         self.done: dict[int, tuple[Record, Envelope | None]] = {}
         self.records = 0
 

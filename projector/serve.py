@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from journal.errors import JournalError, ProjectionError
-from projector.folding import TaskRows
+from projector.entries import TaskRows
 from projector.store import Offset, Store
 
 LENGTH = struct.Struct(">I")

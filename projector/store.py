@@ -17,7 +17,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from journal.errors import ProjectionError
-from projector.folding import Changes, TaskRows
+from projector.entries import TaskRows
+from projector.folding import Changes
 from projector.store_schema import check_place, create, is_ours, looks_new
 
 _ROW_GROUP = 16_384

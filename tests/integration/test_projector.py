@@ -284,16 +284,17 @@ async def test_follows_and_answers_until_stopped(tmp_path: Path) -> None:
     stop = asyncio.Event()
     running = asyncio.create_task(runner.run(follow=True, stop=stop))
     w = Writer("t1")
-    for events in ([w.start()], [w.recorded(0)], list(w.step(1))):
-        await heard.wait()
-        heard.clear()
-        await put_events(log, events)
-        while runner.written < (await log.ends())[0]:
+    async with asyncio.timeout(30):
+        for events in ([w.start()], [w.recorded(0)], list(w.step(1))):
             await heard.wait()
             heard.clear()
-        heard.set()
-        assert runner.store is not None
-        assert runner.store.offsets()[0].next_offset == (await log.ends())[0]
+            await put_events(log, events)
+            while runner.written < (await log.ends())[0]:
+                await heard.wait()
+                heard.clear()
+            heard.set()
+            assert runner.store is not None
+            assert runner.store.offsets()[0].next_offset == (await log.ends())[0]
     stop.set()
     await running
     await runner.close()

@@ -16,7 +16,8 @@ from journal.fold import fold
 from journal.genesis import Identity
 from journal.log import Record
 from projector.arrow import table
-from projector.folding import Changes, Folder, TaskRows, rebuilt
+from projector.entries import TaskRows, rebuilt
+from projector.folding import Changes, Folder
 from projector.rows import COLUMNS, Row, as_text, event_row, microseconds, step_rows, task_row
 from tests.make_events import Writer, disturbed, pair, run
 

@@ -1,0 +1,111 @@
+"""One task in memory: its state with what its rows need, and how both come back from the rows.
+
+Pure; knows neither DuckDB nor batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Raw, Struct
+
+from journal.errors import BadRecord
+from journal.events import CLAIM, EVENT_TYPES, Envelope, TaskClaimed, TaskReopened
+from journal.fold import apply
+from journal.state import COMPLETED, TaskState
+from journal.upcasters import read_bodies, readable
+
+MOST = 2**63 - 1
+"""The largest number that a column holds; a step of a larger index has no row."""
+
+_TASK_BYTES = 4_096
+_STEP_BYTES = 512
+
+EventRow = tuple[
+    int, str, int, str, int | None, str | None, int | None, str | None, str | None, str
+]
+"""offset, type, v, id, epoch, owner, seq, ref, at, body."""
+
+
+class TaskRows(Struct, array_like=True, gc=False):
+    """What the tables hold of one task: what `rebuilt` makes a state of."""
+
+    task_id: str
+    partition: int
+    last_offset: int
+    epoch_closed: bool
+    parent_epoch: int | None
+    chain: str
+    events: list[EventRow]
+
+
+class Entry:
+    """One task in memory. `steps` maps a step's index to the first and last offset about it."""
+
+    __slots__ = ("batch", "bytes", "first_offset", "in_file", "state", "steps")
+
+    def __init__(self, state: TaskState) -> None:
+        self.state = state
+        self.first_offset = -1
+        self.steps: dict[int, tuple[int, int]] = {}
+        self.in_file = False
+        self.bytes = _TASK_BYTES
+        self.batch = -1
+
+    def moved(self, offset: int, size: int) -> None:
+        """Note an accepted event of so many bytes."""
+        if self.first_offset < 0:
+            self.first_offset = offset
+        self.bytes += size + _STEP_BYTES
+
+
+def rebuilt(rows: TaskRows) -> Entry:
+    """The task as it was when its rows were written.
+
+    Its accepted events are folded; what they do not tell (an epoch that was closed, and the
+    chain over that) comes from its row.
+    """
+    state = TaskState(rows.task_id, partition=rows.partition)
+    entry = Entry(state)
+    for offset, type, v, id, epoch, owner, seq, ref, at, body in rows.events:
+        # Of a sub-task only the latest claim's is kept; every accepted claim passes with that.
+        parent = rows.parent_epoch if EVENT_TYPES[type][0] == CLAIM else None
+        event = Envelope(
+            type, v, id, rows.task_id, epoch, owner, seq, ref, parent, at, body=Raw(body.encode())
+        )
+        bodies = open_body(event)
+        apply(state, event, offset, bodies)
+        for index in touched(state, bodies):
+            first, _ = entry.steps.get(index, (offset, offset))
+            entry.steps[index] = (first, offset)
+        entry.moved(offset, len(body))
+    state.head.epoch_closed = rows.epoch_closed
+    state.head.parent_epoch = rows.parent_epoch
+    state.head.chain = bytes.fromhex(rows.chain)
+    state.offset = rows.last_offset
+    entry.in_file = True
+    return entry
+
+
+def open_body(event: Envelope) -> list[Struct] | None:
+    """The bodies, decoded once for all; None where `apply` has to say what is wrong."""
+    if not readable(event):
+        return None
+    try:
+        return read_bodies(event, "")
+    except BadRecord:
+        return None
+
+
+def touched(state: TaskState, bodies: Sequence[Struct] | None) -> list[int]:
+    """The indexes of the steps whose rows an accepted event may have changed."""
+    indexes: list[int] = []
+    for body in bodies or ():
+        if isinstance(body, TaskClaimed | TaskReopened):
+            # A claim can leave the calls of any step that is not completed uncertain.
+            indexes += [i for i, s in state.steps.items() if s.status != COMPLETED and i <= MOST]
+        else:
+            index = getattr(body, "step_index", None)
+            if index is not None and index <= MOST and index in state.steps:
+                indexes.append(index)
+    return indexes
