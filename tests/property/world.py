@@ -52,14 +52,14 @@ payloads = json_values.map(encode_value)
 indexes = st.integers(0, 3)
 positions = st.integers(0, 2)
 word = st.sampled_from(["read", "write", "é", ""])
-usage = st.none() | st.fixed_dictionaries(
+usages = st.none() | st.fixed_dictionaries(
     {}, optional={k: st.integers(0, 99) for k in ("input_tokens", "output_tokens", "total_tokens")}
 )
 decisions = st.fixed_dictionaries(
     {},
     optional={
         "text": st.none() | word,
-        "usage": usage,
+        "usage": usages,
         "tool_calls": st.lists(
             st.fixed_dictionaries(
                 {"tool_name": word},
@@ -119,6 +119,7 @@ v1_bodies = _body(
     completed_at=st.none() | word,
 )
 
+_OFTEN = [*OWNERS, *["StepStarted", "StepCompleted"] * 3]
 _LAWFUL = ["own"] * 10 + ["claim"] * 3 + ["message"] * 3 + ["end", "reopen", "copy", "slice"]
 _WRONG = ["wrong_seq", "zombie", "zombie", "old_claim", "old_run", "stranger"]
 _RUDE = ["ahead", "parent", "early", "no_such_run", "restart", "other_epoch"]
@@ -194,7 +195,7 @@ class _Play:
     def own(self, type: str | None = None) -> None:
         if self.model.accepted:
             claim = self.model.claim
-            type = type or self.draw(st.sampled_from(OWNERS))
+            type = type or self.draw(st.sampled_from(_OFTEN))
             event = self._put(type, epoch=claim.epoch, owner=claim.owner, seq=self.model.seq + 1)
             self.next_seq[claim.owner or ""] = (event.seq or 0) + 1
 

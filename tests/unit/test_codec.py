@@ -219,6 +219,7 @@ def nested(levels: int, inside: Any = None) -> Any:
         ({"f": [len]}, "$.f[0]", "builtin_function_or_method"),
         (pathlib.Path("a"), "$", "Path"),
         (Point, "$", "type"),
+        ([Point(object())], "$[0].x", "object"),
         ({"e": ValueError("x")}, "$.e", "ValueError"),
         ({"r": Raw(b"{bad")}, "$.r", "Raw"),
         ({"r": Raw(b"[18446744073709551616]")}, "$.r[0]", "64 bits"),

@@ -169,6 +169,15 @@ async def test_the_first_of_two_counts() -> None:
     assert await identify(log, create=True) == Identity("first", 1)
 
 
+async def test_the_first_record_may_lie_past_the_start() -> None:
+    log = MemoryLog()
+    log.first = 3
+    log.put(0, genesis("first"))
+    log.put(0, genesis("second"))
+    log.first = 0
+    assert await identify(log) == Identity("first", 1)
+
+
 async def test_a_start_that_moves_while_it_is_read_is_read_again() -> None:
     class Moving(MemoryLog):
         moved = False

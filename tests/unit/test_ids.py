@@ -65,7 +65,8 @@ def test_a_forked_child_mints_other_ids() -> None:
 )
 def test_times_are_utc_to_the_millisecond(ms: int, text: str) -> None:
     assert rfc3339(ms) == text
-    assert rfc3339(ms) == text
+    assert rfc3339(ms ^ 1) != text
+    assert [rfc3339(ms), rfc3339(ms)] == [text, text]
 
 
 def test_a_task_id_carries_its_birth_time() -> None:

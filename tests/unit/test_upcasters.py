@@ -170,7 +170,7 @@ def test_a_hole_in_a_chain_is_found() -> None:
 @pytest.mark.usefixtures("later")
 def test_one_event_may_become_none_or_many_in_order() -> None:
     def split(body: Dict) -> Iterable[tuple[str, int, Dict]]:
-        return [("Later", 2, {"n": n}) for n in body["all"]]
+        return [("Later", 3 if n > 9 else 2, {"n": n}) for n in body["all"]]
 
     def drop_two(body: Dict) -> Iterable[tuple[str, int, Dict]]:
         if body["n"] == 2:
@@ -181,9 +181,9 @@ def test_one_event_may_become_none_or_many_in_order() -> None:
 
     upcaster("Later", 1)(split)
     upcaster("Later", 2)(drop_two)
-    bodies = read_bodies(event("Later", 1, {"all": [1, 2, 3, 4]}), "0:0")
+    bodies = read_bodies(event("Later", 1, {"all": [1, 10, 2, 3, 4]}), "0:0")
     assert bodies == [
-        *(Later(n) for n in (1, -1, 3, -3)),
+        *(Later(n) for n in (1, -1, 10, 3, -3)),
         ValueRecorded("k", "f", encode_value(4)),
     ]
     assert read_bodies(event("Later", 1, {"all": [2]}), "0:0") == []
