@@ -105,7 +105,7 @@ def _openai_step(step: Step, load: Load | None) -> Iterator[Dict]:
                 "type": "function",
                 "function": {
                     "name": call.tool_name,
-                    "arguments": arguments if isinstance(arguments, str) else _text(arguments),
+                    "arguments": _text(arguments),
                 },
             }
             for id, arguments, call in pairs
