@@ -22,6 +22,7 @@ from journal.codec import decode_event, encode
 from journal.errors import (
     AppendRefused,
     BadRecord,
+    EventTooNew,
     JournalError,
     LogUnavailable,
     OutcomeUnknown,
@@ -334,6 +335,9 @@ class Owner:
         try:
             event = decode_event(record.value, record.key)
         except BadRecord:
+            return
+        if event.type not in EVENT_TYPES:
+            self._die(EventTooNew(event.type, event.v, f"{self.partition}:{record.offset}"))
             return
         verdict = judge(self._verified, event)
         advance(self._verified, event, verdict)

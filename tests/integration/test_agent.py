@@ -14,6 +14,7 @@ import journal
 from journal.blobs import DirectoryBlobs
 from journal.errors import (
     CallUncertain,
+    EventTooNew,
     ReplayDiverged,
     TaskEnded,
     TaskFenced,
@@ -23,6 +24,7 @@ from journal.errors import (
     ValueRefused,
 )
 from journal.events import Decision, ToolCall, Usage
+from journal.log import append_and_wait
 from journal.messages import messages
 
 Connect = Callable[[], journal.Journal]
@@ -229,3 +231,21 @@ async def test_a_large_result_goes_to_the_blob_store(connect: Connect) -> None:
         sizes = [len(bytes(e.body)) async for _, e in j.events("t")]
         assert max(sizes) < 1000
         assert task.messages()[-1]["content"] == large
+
+
+async def test_an_event_of_a_newer_release_stops_its_owner(connect: Connect) -> None:
+    once = journal.tool(effect="once")(inc)
+    async with connect() as j, j.task("t", "d") as task:
+        partition = task.state.partition
+        await append_and_wait(
+            j.log,
+            partition,
+            b"t",
+            b'{"type":"StepDreamt","v":1,"id":"i","task_id":"t","body":{}}',
+            0,
+        )
+        step = task.step()
+        with pytest.raises(EventTooNew, match="StepDreamt"):
+            await step.call(once, x=1)
+        with pytest.raises(EventTooNew, match="StepDreamt"):
+            await j.state("t")
