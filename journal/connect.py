@@ -185,6 +185,14 @@ class Journal:
             yield Task(state, owner, self.blobs, resumed)
 
     @contextlib.asynccontextmanager
+    async def owned(self, task_id: str) -> AsyncIterator[Owner]:
+        """The writing side of a task, there or not, before any claim: for whoever decides by its
+        state whether to claim it."""
+        state, known, last = await self._load(check_task_id(task_id))
+        async with self._owned(state, known, last) as owner:
+            yield owner
+
+    @contextlib.asynccontextmanager
     async def _owned(self, state: TaskState, known: int, last: int) -> AsyncIterator[Owner]:
         readback = self._readbacks.setdefault(state.partition, Readback(self.log, state.partition))
         owner = Owner(

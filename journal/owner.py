@@ -46,7 +46,7 @@ class Pending(Append):
 
     owner: Owner
     event: Envelope
-    body: Struct
+    body: Struct | None
     future: asyncio.Future[Verdict]
     sent_ms: int
 
@@ -100,15 +100,21 @@ class Owner:
 
     # --- appending ----------------------------------------------------------------------------
 
-    async def append(self, type: str, body: Struct, *, read_back: bool = False) -> Verdict:
-        """Append an owner's event; returns when it is accepted.
+    async def append(
+        self, type: str, body: Struct, *, v: int | None = None, read_back: bool = False
+    ) -> Verdict:
+        """Append an owner's event; returns when it is accepted. `v` is the version that `body`
+        has the shape of, where that is not the current one.
 
         Raises `TaskFenced` or `TaskEnded`, after which this owner can write no more;
         `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened.
         """
         if self._unsettled:
             await self.settle()
-        return await self._confirmed(self._submit(self._envelope(type, body), body), read_back)
+        event = self._envelope(type, body)
+        event.v = v or event.v
+        # A body of an old version is folded as any reader will fold it: upcast.
+        return await self._confirmed(self._submit(event, None if v else body), read_back)
 
     async def claim(self, type: str, body: Struct, epoch: int) -> None:
         """Win the task at `epoch`, or raise `TaskFenced` (somebody else did) or `TaskEnded`."""
@@ -156,7 +162,7 @@ class Owner:
             event.epoch, event.owner, event.seq = head.epoch, head.owner, self._seq
         return event
 
-    def _submit(self, event: Envelope, body: Struct) -> Pending:
+    def _submit(self, event: Envelope, body: Struct | None) -> Pending:
         if self._dead is not None:
             raise self._dead
         ms = now_ms()
@@ -214,8 +220,11 @@ class Owner:
 
     def _resolve(self, pending: Pending, offset: int) -> None:
         try:
-            verdict = apply(self.state, pending.event, offset, (pending.body,))
-        except JournalError as error:
+            bodies = None if pending.body is None else (pending.body,)
+            verdict = apply(self.state, pending.event, offset, bodies)
+        except Exception as error:
+            # Also what should not happen: whoever waits must hear of it, or would wait for ever.
+            self._unsettled = True
             self._fail(pending, error)
             return
         label = verdict.label

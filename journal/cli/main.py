@@ -51,6 +51,9 @@ def parser() -> argparse.ArgumentParser:
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
     retry = add("retry", "reopen a failed task")
     retry.add_argument("task")
+    imported = add("import", "import runs of other programs; of a file that has grown, the rest")
+    imported.add_argument("files", nargs="+", metavar="FILE")
+    imported.add_argument("--strict", action="store_true", help="exit 1 if anything was wrong")
     return top
 
 
@@ -78,9 +81,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
         config = arguments.kafka_config or os.environ.get("JOURNAL_KAFKA_CONFIG")
         return demo(arguments.log or os.environ.get("JOURNAL_LOG"), config, arguments.keep)
-    from journal.cli import commands
+    run: Command
+    if arguments.command == "import":
+        from journal.cli.import_ import import_files as run
+    else:
+        from journal.cli import commands
 
-    run: Command = getattr(commands, arguments.command)
+        run = getattr(commands, arguments.command)
     return asyncio.run(run(arguments, _config(arguments)))
 
 
