@@ -16,7 +16,8 @@ from msgspec import Struct
 from journal.acceptance import ACCEPTED, CONFLICT, GAP, OUT_OF_PLACE, advance, judge
 from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, Envelope
-from journal.state import TaskState, evolve
+from journal.evolve import evolve
+from journal.state import TaskState
 from journal.upcasters import read_bodies, readable
 
 
