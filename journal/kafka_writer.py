@@ -165,7 +165,7 @@ class Writer:
             deadline = queue[0][1]
             group = _Group([queue.popleft()[0] for _ in range(count)], deadline, future)
             lane.in_flight.append(group)
-            future.add_done_callback(partial(self._answered, lane, group))
+            future.add_done_callback(partial(self._answered, lane))
         lane.flusher = None
 
     async def _hand_over(
@@ -221,10 +221,12 @@ class Writer:
 
     # --- from the producer to the caller ------------------------------------------------------
 
-    def _answered(self, lane: _Lane, group: _Group, _: asyncio.Future[Any]) -> None:
-        # A producer that was replaced may still answer; its appends are settled by then.
-        if group in lane.in_flight:
-            self._settle(lane, group)
+    def _answered(self, lane: _Lane, _: asyncio.Future[Any]) -> None:
+        # In the order of the calls, which is not always that of the answers: a lone record that
+        # joined a waiting batch hears a turn of the loop before the batch, whose future the
+        # client shields. (A producer that was replaced may answer too; its groups are gone.)
+        while lane.in_flight and lane.in_flight[0].future.done():
+            self._settle(lane, lane.in_flight[0])
 
     def _settle(self, lane: _Lane, group: _Group) -> None:
         lane.in_flight.remove(group)
