@@ -14,17 +14,14 @@ import asyncio
 from collections import deque
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
-from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, advance, judge
+from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, judge
 from journal.codec import decode_event, encode
 from journal.errors import (
     AppendRefused,
     BadRecord,
-    EventTooNew,
     JournalError,
-    LogUnavailable,
     OutcomeUnknown,
     TaskEnded,
     TaskFenced,
@@ -35,6 +32,7 @@ from journal.ids import new_id, now_ms, rfc3339
 from journal.log import Append, Cursor, Log, Record
 from journal.readback import Readback
 from journal.state import STARTED, TaskState
+from journal.verify import Verifier
 
 _loop = asyncio.get_running_loop
 
@@ -90,9 +88,7 @@ class Owner:
         self._renewal: tuple[Envelope, Struct] | None = None
         self._conditional = log.conditional
         self._at_ack = not log.conditional and confirm == "once"
-        self._verified = msgspec.convert(msgspec.to_builtins(state.head), type(state.head))
-        self._unverified: deque[bytes] = deque()
-        self._early: list[bytes] = []
+        self._verifier = Verifier(state.head)
         self._readback = readback
         self._deadline_ms = int(deadline_s * 1000)
         self._changed: set[asyncio.Future[None]] = set()
@@ -192,7 +188,7 @@ class Owner:
             return await pending.future
         with self._readback.held():
             verdict = await pending.future
-            while self._unverified and self._dead is None:
+            while self._verifier.behind and self._dead is None:
                 await self.change()
         if self._dead is not None:
             raise self._dead
@@ -212,10 +208,7 @@ class Owner:
         elif self._at_ack:
             if pending in self._pending:
                 self._pending.remove(pending)
-            if pending.value in self._early:
-                self._early.remove(pending.value)
-            else:
-                self._unverified.append(pending.value)
+            self._verifier.acknowledged(pending.value)
             self._resolve(pending, offset)
 
     def _resolve(self, pending: Pending, offset: int) -> None:
@@ -332,24 +325,13 @@ class Owner:
         return self._renewal is not None and self._renewal[0].id == event.id
 
     def _verify(self, record: Record) -> None:
-        """`confirm="once"`: the state ran ahead at the acknowledgement; hold it to the log."""
-        if self._unverified and self._unverified[0] == record.value:
-            self._unverified.popleft()
-            own = True
-        else:
-            # The tail can be quicker than the acknowledgement.
-            own = any(p.value == record.value for p in self._pending)
-            if own:
-                self._early.append(record.value or b"")
         try:
-            event = decode_event(record.value, record.key)
+            event, own, verdict = self._verifier.seen(record, self._pending)
         except BadRecord:
             return
-        if event.type not in EVENT_TYPES:
-            self._die(EventTooNew(event.type, event.v, f"{self.partition}:{record.offset}"))
+        except JournalError as error:
+            self._die(error)
             return
-        verdict = judge(self._verified, event)
-        advance(self._verified, event, verdict)
         if not own and verdict == ACCEPTED:
             kind = EVENT_TYPES[event.type][0]
             if kind == CLAIM and not self._is_renewal(event):
@@ -382,12 +364,9 @@ class Owner:
                 )
                 self._renewal = (event, body)
             self._cursor = Cursor(self._last)
+            await self._claim(*self._renewal)
+            # Not sooner: what is asked for while the claim is on its way must wait for it.
             self._unsettled = False
-            try:
-                await self._claim(*self._renewal)
-            except (LogUnavailable, OutcomeUnknown):
-                self._unsettled = True
-                raise
             self._renewal = None
 
     def _renewal_body(self) -> Struct:
