@@ -1,0 +1,66 @@
+"""Resuming through a projection: the same state as from the log alone, from fewer records.
+
+Knows both packages, as an application that hands one to the other does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import journal
+import projector
+from journal.blobs import DirectoryBlobs
+from journal.events import Decision, ToolCall
+from journal.log import Log, Record
+from journal.messages import messages
+from tests.projecting import project
+
+
+class Counting:
+    """Stands before a log and notes from which offset a task's records were asked for."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.starts_asked: list[int] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def read_key(self, partition: int, key: bytes, start: int = 0) -> list[Record]:
+        self.starts_asked.append(start)
+        return await self._log.read_key(partition, key, start)
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "kafka"])
+async def test_resuming_reads_only_what_the_projection_lacks(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = str(tmp_path / "journal.db")
+    if backend == "kafka":
+        url = request.getfixturevalue("kafka_url")
+    blobs = DirectoryBlobs(tmp_path / "blobs")
+    db = tmp_path / "runs.duckdb"
+    asked = Decision("look", [ToolCall("look", {"at": "it"})])
+    async with journal.connect(url, create=True, blobs=blobs) as j:
+        async with j.task("t", "d") as task:
+            for index in range(5):
+                await task.record_step(index, asked, [{"seen": index}])
+            await task.receive("and then?", id="m")
+        await project(j.log, j.identity, db)
+        async with j.task("t") as task:
+            await task.record_step(5, "past the projection")
+        alone = await j.state("t")
+    store = projector.connect(db)
+    async with journal.connect(url, blobs=blobs, checkpoints=store) as j:
+        j.log = counting = Counting(j.log)  # type: ignore[assignment]
+        through = await j.state("t")
+        assert messages(through) == messages(alone)
+        assert through.head == alone.head
+        assert (through.current_step, through.offset) == (6, alone.offset)
+        assert counting.starts_asked[0] > 5
+        async with j.task("t") as task:
+            assert task.resumed is not None
+            assert task.resumed.steps_reused == 6
+            await task.complete("done")
