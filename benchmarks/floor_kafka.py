@@ -8,11 +8,12 @@ own. Floor and log take turns, and each figure is the median of the rounds. Know
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -25,10 +26,13 @@ ROUNDS = 3
 TASKS = (1, 10, 100)
 SECONDS = 2.0
 PARTITIONS = 12
+KEY = b"task"
 PAD = b"x" * 1014
 
 One = Callable[[int, bytes], Awaitable[object]]
 """Append one value to a partition and wait for it, in some way."""
+
+Headers = list[tuple[str, bytes]]
 
 
 class Waiting(Append):
@@ -76,11 +80,13 @@ class Unheard(Append):
 
 
 @asynccontextmanager
-async def floor_once(broker: str, topic: str) -> AsyncIterator[One]:
+async def floor_once(
+    broker: str, topic: str, key: bytes = KEY, headers: Headers | None = None
+) -> AsyncIterator[One]:
     producer = await started_producer(broker)
 
     async def one(partition: int, value: bytes) -> None:
-        await producer.send_and_wait(topic, value, b"task", partition=partition)
+        await producer.send_and_wait(topic, value, key, partition=partition, headers=headers)
 
     yield one
     await producer.stop()
@@ -92,7 +98,7 @@ async def log_once(broker: str, topic: str) -> AsyncIterator[One]:
     loop = asyncio.get_running_loop()
 
     async def one(partition: int, value: bytes) -> None:
-        append = Waiting(b"task", value, 1)
+        append = Waiting(KEY, value, 1)
         append.future = loop.create_future()
         log.append(partition, append)
         await append.future
@@ -102,7 +108,9 @@ async def log_once(broker: str, topic: str) -> AsyncIterator[One]:
 
 
 @asynccontextmanager
-async def floor_always(broker: str, topic: str) -> AsyncIterator[One]:
+async def floor_always(
+    broker: str, topic: str, key: bytes = KEY, headers: Headers | None = None
+) -> AsyncIterator[One]:
     producer = await started_producer(broker)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=broker, auto_offset_reset="none", enable_auto_commit=False
@@ -123,7 +131,7 @@ async def floor_always(broker: str, topic: str) -> AsyncIterator[One]:
 
     async def one(partition: int, value: bytes) -> None:
         seen = mine.expect(value)
-        await producer.send(topic, value, b"task", partition=partition)
+        await producer.send(topic, value, key, partition=partition, headers=headers)
         await seen
 
     following = asyncio.create_task(follow())
@@ -150,7 +158,7 @@ async def log_always(broker: str, topic: str) -> AsyncIterator[One]:
 
     async def one(partition: int, value: bytes) -> None:
         seen = mine.expect(value)
-        log.append(partition, Unheard(b"task", value, 1))
+        log.append(partition, Unheard(KEY, value, 1))
         await seen
 
     yield one
@@ -170,18 +178,25 @@ async def started_producer(broker: str) -> AIOKafkaProducer:
     return producer
 
 
-async def rate(one: One, tasks: int, partitions: int) -> tuple[float, float]:
-    """Appends a second of so many tasks, and the median time of one, in ms."""
+def made(number: int) -> Iterator[bytes]:
+    """The values of one task."""
+    return (b"%04d%06d" % (number, n) + PAD for n in itertools.count())
+
+
+async def rate(
+    one: One, tasks: int, partitions: int, values: Sequence[bytes] = ()
+) -> tuple[float, float]:
+    """Appends a second of so many tasks, and the median time of one, in ms. Each task sends its
+    own share of `values` in turn, or about 1 KB of its own."""
     for partition in range(partitions):
         await one(partition, b"first %d" % partition + PAD)
     times: list[float] = []
     begin = time.perf_counter()
 
     async def task(number: int) -> None:
-        n = 0
+        mine = itertools.cycle(values[number::tasks]) if values else made(number)
         while (start := time.perf_counter()) < begin + SECONDS:
-            n += 1
-            await one(number % partitions, b"%04d%06d" % (number, n) + PAD)
+            await one(number % partitions, next(mine))
             times.append(time.perf_counter() - start)
 
     await asyncio.gather(*(task(number) for number in range(tasks)))
@@ -201,7 +216,7 @@ async def main(broker: str) -> None:
                         topic = f"bench-{uuid.uuid4().hex}"
                         url = f"kafka://{broker}/{topic}"
                         log = await KafkaLog.open(url, create=True, partitions=PARTITIONS)
-                        await append_and_wait(log, 0, b"task", b"warm", 1)
+                        await append_and_wait(log, 0, KEY, b"warm", 1)
                         await log.close()
                         async with make(broker, topic) as one:
                             figures[which].append(await rate(one, tasks, partitions))

@@ -1,17 +1,23 @@
 """The embedded log against what it is built on: bare SQLite inserts with the same settings.
 
-Run `python -m benchmarks.floor_sqlite [DIRECTORY]`. Floor and log take turns, and each figure
-is the median of the rounds. Knows `journal.sqlite_log` only; nothing of events or tasks.
+Three floors: single inserts; a bare group commit, in which callers on an event loop wait for
+one thread that commits whatever has queued up; and groups in a thread with nobody waiting,
+which is what SQLite itself can do. Run `python -m benchmarks.floor_sqlite [DIRECTORY]`. Floors
+and log take turns, and each figure is the median of the rounds. Knows `journal.sqlite_log`
+only; nothing of events or tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import queue
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
@@ -26,6 +32,7 @@ TASKS = 100
 EACH = 1_000
 SQLITE_PAGE_BYTES = 4_096
 VALUE = b"x" * 1024
+VALUES = (VALUE,)
 ROW = "INSERT INTO records (key, timestamp_ms, prev, value) VALUES "
 
 
@@ -53,30 +60,77 @@ def bare(path: Path, page_bytes: int) -> apsw.Connection:
     return connect(str(path))
 
 
-def floor_alone(path: Path) -> list[float]:
+def floor_alone(path: Path, values: Sequence[bytes] = VALUES) -> list[float]:
     """Seconds of each of `ALONE` inserts, one after another, each with its own commit."""
     db = bare(path, PAGE_BYTES)
     times = []
-    for _ in range(ALONE):
+    for value in itertools.islice(itertools.cycle(values), ALONE):
         start = time.perf_counter()
-        db.execute(ROW + "(?,?,?,?)", (b"task", 0, -1, VALUE))
+        db.execute(ROW + "(?,?,?,?)", (b"task", 0, -1, value))
         times.append(time.perf_counter() - start)
     db.close()
     return times
 
 
-def floor_groups(path: Path, page_bytes: int) -> float:
-    """Records/s of inserts in groups of `TASKS`, in a thread, with nobody waiting for them."""
+async def floor_callers(path: Path, tasks: int, seconds: float, values: Sequence[bytes]) -> float:
+    """Records/s of a bare group commit: so many callers, each waiting for every append."""
+    db = bare(path, PAGE_BYTES)
+    loop = asyncio.get_running_loop()
+    waiting: queue.SimpleQueue[tuple[bytes, bytes, asyncio.Future[None]] | None]
+    waiting = queue.SimpleQueue()
+
+    def done(futures: list[asyncio.Future[None]]) -> None:
+        for future in futures:
+            future.set_result(None)
+
+    def commit() -> None:
+        while (item := waiting.get()) is not None:
+            group = [item]
+            while not waiting.empty() and (more := waiting.get()) is not None:
+                group.append(more)
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(ROW + "(?,?,?,?)", [(key, 0, -1, value) for key, value, _ in group])
+            db.execute("COMMIT")
+            loop.call_soon_threadsafe(done, [future for _, _, future in group])
+
+    count = 0
+
+    async def task(key: bytes) -> None:
+        nonlocal count
+        for value in itertools.cycle(values):
+            future = loop.create_future()
+            waiting.put((key, value, future))
+            await future
+            count += 1
+            if time.perf_counter() > start + seconds:
+                return
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    start = time.perf_counter()
+    await asyncio.gather(*(task(b"task-%d" % number) for number in range(tasks)))
+    rate = count / (time.perf_counter() - start)
+    waiting.put(None)
+    await asyncio.to_thread(thread.join)
+    db.close()
+    return rate
+
+
+def floor_groups(
+    path: Path, page_bytes: int, tasks: int = TASKS, values: Sequence[bytes] = VALUES
+) -> float:
+    """Records/s of inserts in groups of `tasks`, in a thread, with nobody waiting for them."""
     db = bare(path, page_bytes)
-    keys = [b"task-%d" % task for task in range(TASKS)]
+    keys = [b"task-%d" % task for task in range(tasks)]
     took = 0.0
 
     def work() -> None:
         nonlocal took
+        turn = itertools.cycle(values)
         start = time.perf_counter()
         for _ in range(EACH):
             db.execute("BEGIN IMMEDIATE")
-            db.executemany(ROW + "(?,?,?,?)", [(key, 0, -1, VALUE) for key in keys])
+            db.executemany(ROW + "(?,?,?,?)", [(key, 0, -1, next(turn)) for key in keys])
             db.execute("COMMIT")
         took = time.perf_counter() - start
 
@@ -84,7 +138,7 @@ def floor_groups(path: Path, page_bytes: int) -> float:
     thread.start()
     thread.join()
     db.close()
-    return TASKS * EACH / took
+    return tasks * EACH / took
 
 
 async def log_alone(path: Path) -> list[float]:
