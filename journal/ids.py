@@ -54,10 +54,10 @@ _PREFIX = "t-"
 _TIME_DIGITS = 10
 
 
-def new_task_id() -> str:
-    """A task id that carries its birth time: `t-`, 10 digits of base 32 (milliseconds since
-    the epoch), `-`, 20 hex digits (80 random bits)."""
-    ms = now_ms()
+def new_task_id(born_ms: int | None = None) -> str:
+    """A task id that carries its birth time, by default now: `t-`, 10 digits of base 32
+    (milliseconds since the epoch), `-`, 20 hex digits (80 random bits)."""
+    ms = now_ms() if born_ms is None else born_ms
     digits = "".join(_ALPHABET[ms >> 5 * i & 31] for i in reversed(range(_TIME_DIGITS)))
     return f"{_PREFIX}{digits}-{os.urandom(10).hex()}"
 

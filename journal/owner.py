@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import cache
 from typing import Any
 
 from msgspec import Raw, Struct
 
 from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, judge
-from journal.codec import decode_event, encode
+from journal.codec import decode_event, encode, encode_event
 from journal.errors import (
     AppendRefused,
     BadRecord,
@@ -28,7 +29,7 @@ from journal.errors import (
 )
 from journal.events import ANYONE, CLAIM, EVENT_TYPES, Envelope
 from journal.fold import Verdict, apply
-from journal.ids import new_id, now_ms, rfc3339
+from journal.ids import birth_ms, new_id, now_ms, rfc3339
 from journal.log import Append, Cursor, Log, Record
 from journal.readback import Readback
 from journal.state import STARTED, TaskState
@@ -38,21 +39,34 @@ _loop = asyncio.get_running_loop
 
 
 class Pending(Append):
-    """An event on its way into the log."""
+    """An event on its way into the log. `body` spares decoding it again, where it has the shape
+    of the current version."""
 
     __slots__ = ("body", "event", "future", "owner", "sent_ms")
 
-    owner: Owner
-    event: Envelope
-    body: Struct | None
-    future: asyncio.Future[Verdict]
-    sent_ms: int
+    def __init__(self, owner: Owner, event: Envelope, body: Struct | None, ms: int) -> None:
+        self.owner = owner
+        self.event = event
+        self.body = body
+        self.future: asyncio.Future[Verdict] = _loop().create_future()
+        self.sent_ms = ms
+        self.key = owner.key
+        self.value = encode_event(event)
+        # A task is looked for from the time that its id carries, whatever clock made that.
+        self.timestamp_ms = ms if ms > owner.birth_ms else owner.birth_ms
+        self.expect = owner.cursor
+        self.headers = _headers(event.type, event.v)
 
     def written(self, offset: int) -> None:
         self.owner.written(self, offset)
 
     def failed(self, error: Exception) -> None:
         self.owner.failed(self, error)
+
+
+@cache
+def _headers(type: str, v: int) -> tuple[tuple[str, bytes], ...]:
+    return ("type", type.encode()), ("v", str(v).encode())
 
 
 class Owner:
@@ -77,7 +91,8 @@ class Owner:
         self.partition = state.partition
         self._known = known
         self._last = last
-        self._cursor = Cursor(last)
+        self.birth_ms = birth_ms(state.task_id) or 0
+        self.cursor = Cursor(last)
         self._seq = state.head.seq
         self._pending: deque[Pending] = deque()
         self._refused: list[Pending] = []
@@ -108,9 +123,13 @@ class Owner:
         if self._unsettled:
             await self.settle()
         event = self._envelope(type, body)
-        event.v = v or event.v
+        if v is not None:
+            event.v = v
         # A body of an old version is folded as any reader will fold it: upcast.
-        return await self._confirmed(self._submit(event, None if v else body), read_back)
+        pending = self._submit(event, None if v else body)
+        if self._at_ack and read_back:
+            return await self._read_back(pending)
+        return await pending.future
 
     async def claim(self, type: str, body: Struct, epoch: int) -> None:
         """Win the task at `epoch`, or raise `TaskFenced` (somebody else did) or `TaskEnded`."""
@@ -118,7 +137,8 @@ class Owner:
         await self._claim(event, body)
 
     async def _claim(self, event: Envelope, body: Struct) -> None:
-        await self._confirmed(self._submit(event, body), True)
+        pending = self._submit(event, body)
+        await (self._read_back(pending) if self._at_ack else pending.future)
         if self.state.head.claim_id != event.id:
             raise self._die(self._fenced())
         self._seq = self.state.head.seq
@@ -128,7 +148,7 @@ class Owner:
         if self._unsettled:
             await self.settle()
         event = self._envelope("MessageReceived", body, id=id)
-        return await self._confirmed(self._submit(event, body), False)
+        return await self._submit(event, body).future
 
     def _envelope(
         self,
@@ -161,18 +181,7 @@ class Owner:
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:
         if self._dead is not None:
             raise self._dead
-        ms = now_ms()
-        headers = (
-            ()
-            if self._conditional
-            else (
-                ("type", event.type.encode()),
-                ("v", str(event.v).encode()),
-            )
-        )
-        pending = Pending(self.key, encode(event), ms, expect=self._cursor, headers=headers)
-        pending.owner, pending.event, pending.body, pending.sent_ms = self, event, body, ms
-        pending.future = _loop().create_future()
+        pending = Pending(self, event, body, now_ms())
         if self._recovering is not None or self._refused:
             self._refused.append(pending)
         else:
@@ -180,12 +189,8 @@ class Owner:
             self.log.append(self.partition, pending)
         return pending
 
-    async def _confirmed(self, pending: Pending, read_back: bool) -> Verdict:
-        if not self._at_ack:
-            return await pending.future
-        verdict = None
-        if not read_back:
-            return await pending.future
+    async def _read_back(self, pending: Pending) -> Verdict:
+        """With `confirm="once"`: wait until the log shows that it was accepted."""
         with self._readback.held():
             verdict = await pending.future
             while self._verifier.behind and self._dead is None:
@@ -259,12 +264,12 @@ class Owner:
                 if self._dead is not None:
                     break
                 again, self._refused = self._refused, []
-                self._cursor = Cursor(self._last)
+                self.cursor = Cursor(self._last)
                 for pending in again:
                     if self._claim_lost(pending.event):
                         self._fail(pending, self._die(self._fenced()))
                         continue
-                    pending.expect = self._cursor
+                    pending.expect = self.cursor
                     self._pending.append(pending)
                     self.log.append(self.partition, pending)
                 while self._pending and not self._refused:
@@ -363,7 +368,7 @@ class Owner:
                     "TaskClaimed", body, epoch=self.state.head.epoch + 1, owner=new_id()
                 )
                 self._renewal = (event, body)
-            self._cursor = Cursor(self._last)
+            self.cursor = Cursor(self._last)
             await self._claim(*self._renewal)
             # Not sooner: what is asked for while the claim is on its way must wait for it.
             self._unsettled = False

@@ -24,6 +24,7 @@ from journal.errors import (
     ValueRefused,
 )
 from journal.events import Decision, ToolCall, Usage
+from journal.ids import new_task_id, now_ms
 from journal.log import append_and_wait
 from journal.messages import messages
 
@@ -222,6 +223,14 @@ async def test_who_may_open(connect: Connect) -> None:
             async with j.task("t", "other"):
                 pass
         assert [s.task_id for s in await j.tasks(status="running")] == ["t"]
+
+
+async def test_a_task_is_found_whose_id_was_made_by_a_clock_ahead(connect: Connect) -> None:
+    task_id = new_task_id(now_ms() + 3_600_000)
+    async with connect() as j, j.task(task_id, "from tomorrow") as task:
+        await task.record_step(0, "begun")
+    async with connect() as j, j.task(task_id) as task:
+        assert [s.index for s in task.state.completed_steps] == [0]
 
 
 async def test_a_large_result_goes_to_the_blob_store(connect: Connect) -> None:
