@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from journal.errors import JournalError, LogNotFound, NotAJournal, UsageError
-
-if TYPE_CHECKING:
-    from journal.genesis import Identity
-    from journal.log import Log
-    from projector.store import Store
+from journal.errors import JournalError, UsageError
 
 DEFAULT_DB = "./runs.duckdb"
-_WAIT_SECONDS = 1.0
 
 _EPILOG = """\
 exit status: 0 done (or stopped by SIGTERM or Ctrl-C); 1 it failed, with one line on stderr;
@@ -88,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _sql(db, args.query, args.format)
         if args.command == "status":
             return asyncio.run(_status(db, args.log, args.kafka_config, args.format))
-        return asyncio.run(_run(db, args.log, args.kafka_config, args.once))
+        return asyncio.run(_run(db, args.log, args.kafka_config, args.once, args.debug))
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -117,9 +109,6 @@ def _sql(db: str, sql: str, format: str) -> int:
     return 0
 
 
-# --- the log --------------------------------------------------------------------------------
-
-
 def _kafka_config(file: str | None) -> Mapping[str, str] | None:
     file = file or os.environ.get("JOURNAL_KAFKA_CONFIG")
     if not file:
@@ -129,106 +118,26 @@ def _kafka_config(file: str | None) -> Mapping[str, str] | None:
     return load(file)
 
 
-async def _opened(url: str, config: Mapping[str, str] | None) -> tuple[Log, Identity]:
-    from journal.backends import open_log
-    from journal.genesis import identify
-
-    log = await open_log(url, config=config)
-    try:
-        return log, await identify(log)
-    except BaseException:
-        await log.close()
-        raise
-
-
-async def _empty(url: str, config: Mapping[str, str] | None) -> bool:
-    """Whether a topic has been made and is still without its genesis record."""
-    from journal.backends import open_log
-
-    log = await open_log(url, config=config)
-    try:
-        return not any((await log.ends()).values())
-    finally:
-        await log.close()
-
-
-async def _wait_for_log(
-    url: str, config: Mapping[str, str] | None, stop: asyncio.Event
-) -> tuple[Log, Identity] | None:
-    """The log, once somebody has made it; None when stopped before."""
-    while not stop.is_set():
-        with contextlib.suppress(LogNotFound):
-            try:
-                return await _opened(url, config)
-            except NotAJournal:
-                if not await _empty(url, config):
-                    raise
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _WAIT_SECONDS)
-    return None
-
-
-# --- run and status -------------------------------------------------------------------------
-
-
-async def _run(db: str, url: str | None, kafka_config: str | None, once: bool) -> int:
+async def _run(db: str, url: str | None, kafka_config: str | None, once: bool, debug: bool) -> int:
     import logging
 
     from journal.backends import log_url
     from projector.output import complain
-    from projector.runner import Runner
-    from projector.serve import Server
-    from projector.store import Store
+    from projector.running import Projection, opened
 
     logging.basicConfig(format="projector: %(message)s", level=logging.WARNING)
-    stop = asyncio.Event()
+    if not debug:
+        # It repeats at every attempt what we say once.
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    url, config = log_url(url), _kafka_config(kafka_config)
+    projection = Projection(db, url, lambda: opened(url, config), complain)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    url = log_url(url)
-    config = _kafka_config(kafka_config)
-    held: list[Store | None] = [None]
-    runner: Runner | None = None
-
-    def store() -> Store | None:
-        return held[0] if runner is None else runner.store
-
-    with contextlib.ExitStack() as stack:
-        found: tuple[Log, Identity] | None
-        try:
-            found = await _opened(url, config)
-        except (LogNotFound, NotAJournal) as error:
-            if once or not url.startswith("kafka://"):
-                raise
-            if isinstance(error, NotAJournal) and not await _empty(url, config):
-                raise
-            early = await asyncio.to_thread(Store.open, db)
-            held[0] = early
-            stack.callback(early.close)
-            stack.callback(Server(db, store).close)
-            complain(f"waiting for {url}; make it with: journal init --log {url}")
-            found = await _wait_for_log(url, config, stop)
-            if found is None:
-                return 0
-        log, identity = found
-        try:
-            if held[0] is None:
-                held[0] = await asyncio.to_thread(Store.open, db, identity.journal_id)
-                stack.callback(Server(db, store).close)
-            else:
-                held[0].check_journal(identity.journal_id)
-            runner = Runner(
-                log, identity, lambda: Store.open(db, identity.journal_id), store=held[0]
-            )
-            if not once:
-                complain(f"following {url} into {db}")
-            try:
-                await runner.run(follow=not once, stop=stop)
-            finally:
-                await runner.close()
-            complain(f"{runner.written:,} events read from {url} into {db}")
-        finally:
-            await log.close()
+        loop.add_signal_handler(number, projection.stop.set)
+    try:
+        await (projection.once() if once else projection.follow())
+    finally:
+        await projection.close()
     return 0
 
 
@@ -237,9 +146,10 @@ async def _status(db: str, url: str | None, kafka_config: str | None, format: st
     from journal.errors import ProjectionError
     from projector.client import ask
     from projector.output import print_rows
+    from projector.running import opened
     from projector.serve import Request
 
-    log, identity = await _opened(log_url(url), _kafka_config(kafka_config))
+    log, identity = await opened(log_url(url), _kafka_config(kafka_config))
     try:
         offsets = ask(db, Request(offsets=True)).offsets
         ends = await log.ends()

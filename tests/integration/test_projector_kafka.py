@@ -1,16 +1,11 @@
-"""The projector on a real Kafka topic: partitions, restarts, misplaced records, waiting."""
+"""The projector on a real Kafka topic: partitions, restarts, misplaced records."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from journal.backends import open_log
-from journal.genesis import identify
 from journal.log import append_and_wait
 from journal.partition import partition_of
 from projector import connect
@@ -65,29 +60,3 @@ async def test_a_record_in_a_wrong_partition(kafka_url: str, tmp_path: Path) -> 
     assert rows(db, 'SELECT "partition", label FROM anomalies') == [(1 - right, "misplaced")]
     assert rows(db, 'SELECT "partition" FROM tasks') == [(right,)]
     await log.close()
-
-
-async def test_run_waits_for_the_topic_and_ends_cleanly(kafka_url: str, tmp_path: Path) -> None:
-    db = tmp_path / "r.duckdb"
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "projector.cli", "run", "--log", kafka_url, "--db", str(db),
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert child.stderr is not None
-    try:
-        line = await asyncio.wait_for(child.stderr.readline(), 30)
-        assert f"waiting for {kafka_url}; make it with: journal init" in line.decode()
-        # Healthy: it answers while it waits.
-        assert await connect(db).checkpoint("t1", "any") is None
-        log = await open_log(kafka_url, create=True, partitions=1)
-        await identify(log, create=True)
-        line = await asyncio.wait_for(child.stderr.readline(), 30)
-        assert b"following" in line
-        child.send_signal(signal.SIGTERM)
-        _, err = await asyncio.wait_for(child.communicate(), 30)
-        assert child.returncode == 0, err
-        await log.close()
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
