@@ -13,14 +13,15 @@ from typing import Any
 import msgspec
 
 from journal.backends import log_url, open_log
+from journal.cli.lines import json_lines
 from journal.codec import decode_event
 from journal.connect import Journal, connect
 from journal.errors import BadRecord, TaskNotFound, UsageError
 from journal.fold import apply
 from journal.genesis import identify
+from journal.log import Record
 from journal.partition import partition_of
 from journal.state import TaskState
-from journal.upcasters import upcast
 
 Config = Mapping[str, Any] | None
 
@@ -101,30 +102,14 @@ async def replay(arguments: argparse.Namespace, config: Config) -> int:
         seq = 0
         for record in await j.log.read_key(partition, arguments.task.encode()):
             found = True
-            try:
-                event = decode_event(record.value, record.key)
-            except BadRecord as error:
-                if not arguments.raw:
-                    print(
-                        json.dumps(
-                            {"position": f"{partition}:{record.offset}", "undecodable": str(error)}
-                        )
-                    )
+            own = _seq(record)
+            seq = max(seq, own or 0)
+            if _before(start, own or seq, record.offset):
                 continue
-            seq = max(seq, event.seq or 0)
-            if _before(start, event.seq or seq, record.offset):
-                continue
-            if _after(end, event.seq or seq, record.offset):
+            if _after(end, own or seq, record.offset):
                 break
-            if arguments.raw:
-                print((record.value or b"").decode())
-                continue
-            for now in upcast(event, f"{partition}:{record.offset}"):
-                print(
-                    json.dumps(
-                        {"position": f"{partition}:{record.offset}"} | now, ensure_ascii=False
-                    )
-                )
+            for line in json_lines(f"{partition}:{record.offset}", record, raw=arguments.raw):
+                print(line)
     if not found:
         raise TaskNotFound(f"no task {arguments.task} in {j.url}; journal tasks lists them")
     return 0
@@ -197,6 +182,13 @@ def _point(text: str | None, partition: int) -> tuple[bool, int] | None:
         return bool(colon), int(tail)
     except ValueError:
         raise UsageError(f"{text} is no point: give a seq, or partition:offset") from None
+
+
+def _seq(record: Record) -> int | None:
+    try:
+        return decode_event(record.value, record.key).seq
+    except BadRecord:
+        return None
 
 
 def _before(point: tuple[bool, int] | None, seq: int, offset: int) -> bool:
