@@ -46,6 +46,18 @@ def parser() -> argparse.ArgumentParser:
     replay.add_argument("--from", dest="start", metavar="SEQ|P:OFFSET")
     replay.add_argument("--to", dest="end", metavar="SEQ|P:OFFSET", help="up to and with this")
     replay.add_argument("--raw", action="store_true", help="as written, not upcast")
+    tail = add("tail", "follow the log and print each event as it is appended")
+    tail.add_argument(
+        "--from",
+        dest="start",
+        metavar="start|end|P:OFFSET",
+        default="end",
+        help="where to begin (default: end); at P:OFFSET, with the other partitions at their end",
+    )
+    tail.add_argument("--task", help="only this task's events")
+    tail.add_argument("--format", choices=["table", "json"], default="table")
+    tail.add_argument("--count", type=_count, metavar="N", help="stop after N events")
+    tail.add_argument("--raw", action="store_true", help="as written, a newer release's events too")
     state = add("state", "print a task's checkpoint as JSON")
     state.add_argument("task")
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
@@ -55,6 +67,12 @@ def parser() -> argparse.ArgumentParser:
     imported.add_argument("files", nargs="+", metavar="FILE")
     imported.add_argument("--strict", action="store_true", help="exit 1 if anything was wrong")
     return top
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of events from 1")
+    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,6 +102,8 @@ def _run(arguments: argparse.Namespace) -> int:
     run: Command
     if arguments.command == "import":
         from journal.cli.import_ import import_files as run
+    elif arguments.command == "tail":
+        from journal.cli.tail import tail as run
     else:
         from journal.cli import commands
 
