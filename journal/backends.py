@@ -19,6 +19,13 @@ def log_url(url: str | os.PathLike[str] | None) -> str:
     return os.fspath(url) if url is not None else os.environ.get("JOURNAL_LOG") or DEFAULT_LOG
 
 
+def is_kafka(url: str) -> bool:
+    """Whether the URL is a topic's, and not a path. Raises `UsageError` where it is neither."""
+    if "://" in url and not url.startswith("kafka://"):
+        raise UsageError(f"no log speaks {url}; give a path, or kafka://host:port/topic")
+    return url.startswith("kafka://")
+
+
 async def open_log(
     url: str,
     *,
@@ -34,7 +41,7 @@ async def open_log(
     for a topic that `create` makes. Raises `UsageError` for any other URL, and what the backend
     raises.
     """
-    if url.startswith("kafka://"):
+    if is_kafka(url):
         from journal.kafka_log import KafkaLog
 
         return await KafkaLog.open(
@@ -45,8 +52,6 @@ async def open_log(
             config=config,
             append_deadline_s=append_deadline_s,
         )
-    if "://" in url:
-        raise UsageError(f"no log speaks {url}; give a path, or kafka://host:port/topic")
     from journal.sqlite_log import SqliteLog
 
     return await SqliteLog.open(url, create=create)

@@ -41,13 +41,13 @@ async def identify(log: Log, *, create: bool = False) -> Identity:
     where partitions disagree, `LogMisconfigured` where partitions were added or lost,
     `EventTooNew` where a newer release's acceptance rule holds.
     """
-    identity = await _genesis(log, 0)
+    identity = await first_identity(log, 0)
     if identity is None:
         if not create:
             raise NotAJournal(f"{log.url} is empty; make it a journal with: journal init")
         fresh = Identity(new_id(), log.partitions)
         await _write(log, 0, fresh)
-        identity = await _genesis(log, 0)
+        identity = await first_identity(log, 0)
         if identity is None:
             raise LogReplaced(f"{log.url} lost its first record; is something truncating it?")
     if identity.partitions != log.partitions:
@@ -56,11 +56,11 @@ async def identify(log: Log, *, create: bool = False) -> Identity:
             f"{identity.partitions}; tasks would be looked for in the wrong ones"
         )
     for partition in range(1, log.partitions):
-        other = await _genesis(log, partition)
+        other = await first_identity(log, partition)
         if other is None:
             # A creator may have died between partitions: whoever comes next completes it.
             await _write(log, partition, identity)
-            other = await _genesis(log, partition)
+            other = await first_identity(log, partition)
         if other != identity:
             raise LogReplaced(
                 f"{log.url}: partition {partition} belongs to another journal than partition 0"
@@ -76,7 +76,11 @@ async def _write(log: Log, partition: int, identity: Identity) -> None:
     await append_and_wait(log, partition, GENESIS_KEY, encode_event(event), ms, headers=headers)
 
 
-async def _genesis(log: Log, partition: int) -> Identity | None:
+async def first_identity(log: Log, partition: int) -> Identity | None:
+    """The identity that a partition opens with, None where it is empty. Only reads.
+
+    Raises `NotAJournal` or `EventTooNew`.
+    """
     start = (await log.starts())[partition]
     try:
         async for batch in log.read(partition, start, start + 1):
@@ -87,7 +91,7 @@ async def _genesis(log: Log, partition: int) -> Identity | None:
             if batch:
                 return read_genesis(log.url, partition, batch[0])
     except HistoryTruncated:
-        return await _genesis(log, partition)
+        return await first_identity(log, partition)
     return None
 
 
