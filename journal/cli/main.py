@@ -63,6 +63,8 @@ def parser() -> argparse.ArgumentParser:
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
     retry = add("retry", "reopen a failed task")
     retry.add_argument("task")
+    doctor = add("doctor", "check versions, log and blobs, change nothing, and say what to mend")
+    doctor.add_argument("--format", choices=["table", "json"], default="table")
     imported = add("import", "import runs of other programs; of a file that has grown, the rest")
     imported.add_argument("files", nargs="+", metavar="FILE")
     imported.add_argument("--strict", action="store_true", help="exit 1 if anything was wrong")
@@ -104,6 +106,8 @@ def _run(arguments: argparse.Namespace) -> int:
         from journal.cli.import_ import import_files as run
     elif arguments.command == "tail":
         from journal.cli.tail import tail as run
+    elif arguments.command == "doctor":
+        from journal.cli.doctor import doctor as run
     else:
         from journal.cli import commands
 
