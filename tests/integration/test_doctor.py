@@ -1,4 +1,4 @@
-"""`journal doctor` as its users meet it, on both kinds of log, and that it leaves them alone."""
+"""`journal doctor` on an embedded log, as its users meet it, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -10,63 +10,24 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
 from journal.backends import open_log
 from journal.cli.main import main
-from journal.genesis import GENESIS_KEY
-from journal.kafka_admin import FIXED, settings_for
-from journal.kafka_log import KafkaLog
-from journal.log import append_and_wait
 from journal.sqlite_file import PAGE_BYTES
 from journal.sqlite_look import look
-from tests.broker.base import free_ports
+from tests.commands import ENTRY, doctor, run, wrong
 from tests.make_events import Writer
 from tests.projecting import new_log, put_events
 
-ENTRY = "import sys; from journal.cli.main import main; sys.exit(main())"
 OF_A_FILE = ["log folder", "log disk", "mount", "log", "wal", "integrity", "genesis", "partitions"]
-OF_A_TOPIC = ["broker", "topic", "settings", "replication", "genesis", "partitions"]
-SETTINGS = [*FIXED, "min.insync.replicas"]
-
-Checks = dict[str, dict[str, Any]]
-
-
-def run(
-    *arguments: str, entry: str = ENTRY, blobs: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("JOURNAL_")}
-    if blobs is not None:
-        environment["JOURNAL_BLOBS"] = blobs
-    return subprocess.run(
-        [sys.executable, "-c", entry, *arguments],
-        env=environment | {"PYTHONPATH": os.getcwd(), "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def doctor(url: object, **options: Any) -> tuple[int, Checks]:
-    done = run("doctor", "--log", str(url), "--format", "json", **options)
-    assert done.stderr == ""
-    return done.returncode, {check["check"]: check for check in json.loads(done.stdout)}
-
-
-def wrong(checks: Checks) -> list[str]:
-    return [name for name, check in checks.items() if check["status"] == "wrong"]
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
@@ -318,15 +279,15 @@ def test_what_is_read_only_is_wrong(
 
 
 def test_the_blob_store_is_where_it_is_said_to_be(file: Path, tmp_path: Path) -> None:
-    code, checks = doctor(file, blobs=str(tmp_path / "deep" / "blobs"))
+    code, checks = doctor(file, JOURNAL_BLOBS=str(tmp_path / "deep" / "blobs"))
     assert code == 0
     assert checks["blobs folder"]["detail"].startswith(f"{tmp_path}/deep/blobs, to be made")
     assert not (tmp_path / "deep").exists()
     (tmp_path / "blobs").mkdir()
-    _, checks = doctor(file, blobs=str(tmp_path / "blobs"))
+    _, checks = doctor(file, JOURNAL_BLOBS=str(tmp_path / "blobs"))
     assert checks["blobs folder"]["detail"] == f"{tmp_path}/blobs"
     for inside in (file, file / "blobs"):
-        code, checks = doctor(file, blobs=str(inside))
+        code, checks = doctor(file, JOURNAL_BLOBS=str(inside))
         assert (code, wrong(checks)) == (1, ["blobs folder"])
 
 
@@ -349,132 +310,3 @@ def test_a_client_that_is_missing_is_wrong(
     assert first in wrong(checks)
     assert module in checks[first]["detail"]
     assert checks["genesis"]["status"] == "skipped"
-
-
-# --- a topic ------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def admin(broker: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=broker)
-    await client.start()
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-@pytest.mark.kafka
-async def test_a_topic_on_one_broker_is_in_order_with_a_warning(kafka_url: str) -> None:
-    log, identity = await new_log(kafka_url, 3)
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    await log.close()
-    assert (code, wrong(checks)) == (0, [])
-    names = ["broker", "topic", *SETTINGS, "genesis", "partitions", "blobs folder"]
-    assert {checks[name]["status"] for name in names} == {"ok"}
-    assert checks["replication"]["status"] == "warning"
-    assert "not that of a machine" in checks["replication"]["detail"]
-    assert "1 broker, " in checks["broker"]["detail"]
-    assert identity.journal_id in checks["genesis"]["detail"]
-
-
-@pytest.mark.kafka
-async def test_every_wrong_setting_of_a_topic_is_listed_at_once(
-    kafka_broker: str, kafka_topic: str, kafka_url: str
-) -> None:
-    change = {
-        "cleanup.policy": "compact,delete",
-        "retention.ms": "604800000",
-        "message.timestamp.type": "LogAppendTime",
-        "min.insync.replicas": "2",
-    }
-    async with admin(kafka_broker) as client:
-        settings = settings_for(1) | change
-        await client.create_topics([NewTopic(kafka_topic, 1, 1, topic_configs=settings)])
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert code == 1
-    assert wrong(checks) == [
-        *(name for name in SETTINGS if name in change),
-        # Nothing could be appended, and nothing has been.
-        "replication",
-        "genesis",
-    ]
-    for name, value in change.items():
-        assert checks[name]["detail"].startswith(f"{value}, must be ")
-        assert f"--entity-name {kafka_topic} --add-config {name}=" in checks[name]["remedy"]
-    assert {checks[name]["status"] for name in SETTINGS if name not in change} == {"ok"}
-
-
-@pytest.mark.kafka
-async def test_an_absent_topic_is_named_and_not_made(
-    kafka_broker: str, kafka_topic: str, kafka_url: str
-) -> None:
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert (code, wrong(checks)) == (1, ["topic"])
-    assert checks["broker"]["status"] == "ok"
-    assert checks["topic"]["remedy"] == f"journal init --log {kafka_url}"
-    assert {checks[name]["detail"] for name in OF_A_TOPIC[2:]} == {"there is no topic"}
-    async with admin(kafka_broker) as client:
-        assert kafka_topic not in await client.list_topics()
-
-
-def test_an_absent_broker_is_named_and_the_rest_skipped() -> None:
-    (port,) = free_ports(1)
-    code, checks = doctor(f"kafka://127.0.0.1:{port}/t")
-    assert (code, wrong(checks)) == (1, ["broker"])
-    assert f"127.0.0.1:{port}" in checks["broker"]["detail"]
-    assert [checks[name]["status"] for name in OF_A_TOPIC[1:]] == ["skipped"] * 5
-    assert {checks[name]["detail"] for name in OF_A_TOPIC[1:]} == {"the broker does not answer"}
-
-
-@pytest.mark.kafka
-async def test_the_records_that_open_the_partitions_are_not_written_here(kafka_url: str) -> None:
-    log = await KafkaLog.open(kafka_url, create=True, partitions=3)
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert (code, wrong(checks)) == (1, ["genesis"])
-    assert checks["genesis"]["remedy"] == f"journal init --log {kafka_url}"
-    assert checks["partitions"]["status"] == "skipped"
-    assert await log.ends() == dict.fromkeys(range(3), 0)
-    # As left by a creator that died after the first one.
-    genesis = (
-        b'{"type":"JournalCreated","v":1,"id":"i",'
-        b'"body":{"journal_id":"j","partitions":3,"acceptance":1}}'
-    )
-    await append_and_wait(log, 0, GENESIS_KEY, genesis, 1)
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert (code, checks["genesis"]["status"]) == (0, "warning")
-    assert "partition 1, 2" in checks["genesis"]["detail"]
-    assert await log.ends() == {0: 1, 1: 0, 2: 0}
-    await append_and_wait(log, 2, b"key", b"something else", 1)
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert (code, wrong(checks)) == (1, ["genesis"])
-    assert "2:0 is not its genesis record" in checks["genesis"]["detail"]
-    await log.close()
-
-
-@pytest.mark.kafka
-async def test_a_newer_rule_of_acceptance_is_wrong(kafka_url: str) -> None:
-    log = await KafkaLog.open(kafka_url, create=True, partitions=1)
-    genesis = (
-        b'{"type":"JournalCreated","v":1,"id":"i",'
-        b'"body":{"journal_id":"j","partitions":1,"acceptance":99}}'
-    )
-    await append_and_wait(log, 0, GENESIS_KEY, genesis, 1)
-    await log.close()
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert (code, wrong(checks)) == (1, ["genesis"])
-    assert "newer release" in checks["genesis"]["detail"]
-    assert checks["genesis"]["remedy"] == "pip install --upgrade step-journal"
-
-
-@pytest.mark.kafka
-async def test_partitions_that_were_added_are_wrong(
-    kafka_broker: str, kafka_topic: str, kafka_url: str
-) -> None:
-    log, _ = await new_log(kafka_url, 2)
-    await log.close()
-    async with admin(kafka_broker) as client:
-        await client.create_partitions({kafka_topic: NewPartitions(3)})
-    code, checks = await asyncio.to_thread(doctor, kafka_url)
-    assert (code, wrong(checks)) == (1, ["partitions"])
-    assert checks["partitions"]["detail"].startswith("3, made with 2")

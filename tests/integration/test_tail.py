@@ -9,9 +9,7 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,12 +18,11 @@ from journal.events import Envelope
 from journal.genesis import GENESIS_KEY
 from journal.log import Log, append_and_wait
 from journal.partition import partition_of
+from tests.commands import ended, journal, line, tailing
 from tests.make_events import Writer, pair
 from tests.projecting import new_log, put, put_events
 
 PARTITIONS = 3
-ENTRY = "import sys; from journal.cli.main import main; sys.exit(main())"
-SECONDS = 60
 
 
 @pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -42,49 +39,6 @@ async def log(url: str) -> AsyncIterator[Log]:
     log, _ = await new_log(url, PARTITIONS)
     yield log
     await log.close()
-
-
-async def journal(
-    *arguments: str, stdout: int = asyncio.subprocess.PIPE
-) -> asyncio.subprocess.Process:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("JOURNAL_")}
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        ENTRY,
-        *arguments,
-        env=environment | {"PYTHONPATH": os.getcwd(), "PYTHONUTF8": "1"},
-        stdout=stdout,
-        stderr=asyncio.subprocess.PIPE,
-    )
-
-
-async def ended(child: asyncio.subprocess.Process) -> tuple[int | None, list[str], list[str]]:
-    """Exit status, lines of output, lines of standard error."""
-    out, err = await asyncio.wait_for(child.communicate(), SECONDS)
-    return child.returncode, (out or b"").decode().splitlines(), err.decode().splitlines()
-
-
-@asynccontextmanager
-async def tailing(
-    *arguments: str, stdout: int = asyncio.subprocess.PIPE
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A tail that has read where the log ends."""
-    child = await journal("tail", *arguments, stdout=stdout)
-    try:
-        assert child.stderr is not None
-        line = await asyncio.wait_for(child.stderr.readline(), SECONDS)
-        assert line.startswith(b"journal: following "), line
-        yield child
-    finally:
-        if child.returncode is None:
-            child.kill()
-        await child.wait()
-
-
-async def line(child: asyncio.subprocess.Process) -> str:
-    assert child.stdout is not None
-    return (await asyncio.wait_for(child.stdout.readline(), SECONDS)).decode()
 
 
 def life(task_id: str) -> list[Envelope]:
