@@ -72,7 +72,8 @@ class Usage(Struct, omit_defaults=True, gc=False):
     @property
     def total(self) -> int:
         """Input plus output; the reported total where that is more."""
-        return max(self.input_tokens + self.output_tokens, self.total_tokens)
+        total = self.input_tokens + self.output_tokens
+        return total if total > self.total_tokens else self.total_tokens
 
     def add(self, other: Usage) -> None:
         """Add another usage to this one; the total is that of all that was added."""

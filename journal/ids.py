@@ -35,18 +35,18 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-_text_of: tuple[int, str] = (0, "1970-01-01T00:00:00.000Z")
+_second: tuple[int, str] = (0, "1970-01-01T00:00:00")
 
 
 def rfc3339(ms: int) -> str:
     """UTC, to the millisecond: `2026-11-30T09:15:00.250Z`."""
-    global _text_of
-    known, text = _text_of
-    if known != ms:
-        moment = datetime.fromtimestamp(ms // 1000, UTC)
-        text = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
-        _text_of = (ms, text)
-    return text
+    global _second
+    whole, part = divmod(ms, 1000)
+    known, text = _second
+    if known != whole:
+        text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        _second = (whole, text)
+    return f"{text}.{part:03d}Z"
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -64,6 +64,10 @@ class Pending(Append):
         self.owner.failed(self, error)
 
 
+_SETTLED = frozenset((ACCEPTED, DUPLICATE, OUT_OF_PLACE))
+"""Verdicts of which an owner learns that its event stands in the log and in the state."""
+
+
 @cache
 def _headers(type: str, v: int) -> tuple[tuple[str, bytes], ...]:
     return ("type", type.encode()), ("v", str(v).encode())
@@ -122,9 +126,12 @@ class Owner:
         """
         if self._unsettled:
             await self.settle()
-        event = self._envelope(type, body)
+        event = self._event(type, body)
         if v is not None:
             event.v = v
+        self._seq += 1
+        head = self.state.head
+        event.epoch, event.owner, event.seq = head.epoch, head.owner, self._seq
         # A body of an old version is folded as any reader will fold it: upcast.
         pending = self._submit(event, None if v else body)
         if self._at_ack and read_back:
@@ -133,8 +140,7 @@ class Owner:
 
     async def claim(self, type: str, body: Struct, epoch: int) -> None:
         """Win the task at `epoch`, or raise `TaskFenced` (somebody else did) or `TaskEnded`."""
-        event = self._envelope(type, body, epoch=epoch, owner=new_id())
-        await self._claim(event, body)
+        await self._claim(self._claiming(type, body, epoch), body)
 
     async def _claim(self, event: Envelope, body: Struct) -> None:
         pending = self._submit(event, body)
@@ -147,35 +153,21 @@ class Owner:
         """Append a `MessageReceived` of this id."""
         if self._unsettled:
             await self.settle()
-        event = self._envelope("MessageReceived", body, id=id)
+        event = self._event("MessageReceived", body)
+        event.id, event.ref = id, self.state.head.run_id
         return await self._submit(event, body).future
 
-    def _envelope(
-        self,
-        type: str,
-        body: Struct,
-        *,
-        id: str | None = None,
-        epoch: int | None = None,
-        owner: str | None = None,
-    ) -> Envelope:
-        kind, v, _ = EVENT_TYPES[type]
-        head = self.state.head
-        event = Envelope(
-            type,
-            v,
-            id or new_id(),
-            self.state.task_id,
-            at=rfc3339(now_ms()),
-            body=Raw(encode(body)),
+    def _event(self, type: str, body: Struct) -> Envelope:
+        """An event but for what its class carries."""
+        payload = Raw(encode(body))
+        task_id = self.state.task_id
+        return Envelope(
+            type, EVENT_TYPES[type][1], new_id(), task_id, at=rfc3339(now_ms()), body=payload
         )
-        if kind == CLAIM:
-            event.epoch, event.owner = epoch, owner
-        elif kind == ANYONE:
-            event.ref = head.run_id
-        else:
-            self._seq += 1
-            event.epoch, event.owner, event.seq = head.epoch, head.owner, self._seq
+
+    def _claiming(self, type: str, body: Struct, epoch: int) -> Envelope:
+        event = self._event(type, body)
+        event.epoch, event.owner = epoch, new_id()
         return event
 
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:
@@ -226,7 +218,7 @@ class Owner:
             self._fail(pending, error)
             return
         label = verdict.label
-        if label in (ACCEPTED, DUPLICATE, OUT_OF_PLACE):
+        if label in _SETTLED:
             if not pending.future.done():
                 pending.future.set_result(verdict)
             self._wake()
@@ -364,9 +356,7 @@ class Owner:
                 raise self._dead
             if self._renewal is None or self._renewal[0].epoch != self.state.head.epoch + 1:
                 body = self._renewal_body()
-                event = self._envelope(
-                    "TaskClaimed", body, epoch=self.state.head.epoch + 1, owner=new_id()
-                )
+                event = self._claiming("TaskClaimed", body, self.state.head.epoch + 1)
                 self._renewal = (event, body)
             self.cursor = Cursor(self._last)
             await self._claim(*self._renewal)

@@ -39,11 +39,14 @@ async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
 async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
     """A decision as `StepStarted` and `StepCompleted` hold it. Raises `ValueRefused`."""
     raw = encode(decision)
-    # The common decision goes as it is: no null (what NaN turns into), no key to escape.
-    if len(raw) <= INLINE_BYTES and b"null" not in raw and b'"$' not in raw:
+    if len(raw) <= INLINE_BYTES and decision.content is None:
         for call in decision.tool_calls:
-            encode_value(call.arguments)
-        return Raw(raw)
+            if b'"$' in bytes(encode_value(call.arguments)):
+                break
+        else:
+            # The common decision goes as it is: whatever is free in it has been checked, and
+            # there is no key to escape.
+            return Raw(raw)
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(decision).items():
         if value is None or name == "tool_calls":
@@ -70,14 +73,20 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
     """Results of a recorded step's calls: a value each, or an exception for one that failed,
     or a whole `CallOutcome`."""
     outcomes = []
+    total = 0
     for result in results:
         if isinstance(result, CallOutcome):
-            outcomes.append(result)
+            outcome = result
         elif isinstance(result, BaseException):
-            outcomes.append(CallOutcome(error=str(result), error_type=type_name(result)))
+            outcome = CallOutcome(error=str(result), error_type=type_name(result))
         else:
-            outcomes.append(CallOutcome(result=await _stored(encode_value(result), blobs)))
-    total = sum(len(bytes(outcome.result)) for outcome in outcomes)
+            outcome = CallOutcome(encode_value(result))
+        size = len(bytes(outcome.result))
+        if size > INLINE_BYTES and outcome is not result:
+            outcome.result = await _stored(outcome.result, blobs)
+            size = len(bytes(outcome.result))
+        total += size
+        outcomes.append(outcome)
     if total > EVENT_BYTES:
         for outcome in outcomes:
             outcome.result = await _stored(outcome.result, blobs, _SMALL_BYTES)
