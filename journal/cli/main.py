@@ -1,6 +1,7 @@
 """The command `journal`: arguments in, one call each, words on the screen out.
 
-Exit status: 0 done, 1 it could not be done (one line says why), 2 wrong usage, 130 interrupted.
+Exit status: 0 done (a tail: ended by SIGTERM or a closed pipe), 1 it could not be done (one line
+says why) or the doctor found something wrong, 2 wrong usage, 130 interrupted.
 Everything heavy is imported when a command needs it, so that `--help` is quick.
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 from journal.errors import JournalError, UsageError
 
 Command = Callable[[argparse.Namespace, Mapping[str, Any] | None], Coroutine[Any, Any, int]]
-EPILOG = "exit status: 0 done, 1 could not be done, 2 wrong usage, 130 interrupted"
+EPILOG = "exit status: 0 done or ended by SIGTERM, 1 it failed, 2 wrong usage, 130 interrupted"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
     retry = add("retry", "reopen a failed task")
     retry.add_argument("task")
-    doctor = add("doctor", "check versions, log and blobs, change nothing, and say what to mend")
+    doctor = add("doctor", "check versions, log and blobs, and say how to mend what is wrong")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
     imported = add("import", "import runs of other programs; of a file that has grown, the rest")
     imported.add_argument("files", nargs="+", metavar="FILE")
