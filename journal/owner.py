@@ -27,7 +27,7 @@ from journal.errors import (
     TaskEnded,
     TaskFenced,
 )
-from journal.events import ANYONE, CLAIM, EVENT_TYPES, Envelope
+from journal.events import CLAIM, EVENT_TYPES, Envelope
 from journal.fold import Verdict, apply
 from journal.ids import birth_ms, new_id, now_ms, rfc3339
 from journal.log import Append, Cursor, Log, Record
