@@ -18,7 +18,7 @@ import msgspec
 from journal.codec import Load, decode_value
 from journal.errors import UsageError
 from journal.events import Decision
-from journal.state import Call, Message, Step, TaskState
+from journal.state import COMPLETED, Call, Message, Step, TaskState
 
 Dict = dict[str, Any]
 
@@ -62,9 +62,14 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _observation(call: Call, load: Load | None) -> str | None:
+NO_RESULT = "No result was recorded."
+
+
+def _observation(step: Step, call: Call, load: Load | None) -> str | None:
+    """What the model reads of a call; None while it may still finish. In a completed step each
+    call has something: an API refuses a history with a call that nothing answers."""
     if not call.finished:
-        return None
+        return NO_RESULT if step.status == COMPLETED else None
     if call.error is not None:
         return call.error
     return _text(decode_value(call.result, load))
@@ -112,7 +117,7 @@ def _openai_step(step: Step, load: Load | None) -> Iterator[Dict]:
         ]
     yield said
     for id, _, call in pairs:
-        observed = _observation(call, load)
+        observed = _observation(step, call, load)
         if observed is not None:
             yield {"role": "tool", "tool_call_id": id, "content": observed}
 
@@ -143,7 +148,7 @@ def _anthropic_step(step: Step, load: Load | None) -> Iterator[Dict]:
     yield {"role": "assistant", "content": blocks}
     results: list[Dict] = []
     for id, _, call in pairs:
-        observed = _observation(call, load)
+        observed = _observation(step, call, load)
         if observed is not None:
             result: Dict = {"type": "tool_result", "tool_use_id": id, "content": observed}
             if call.error is not None:
@@ -165,7 +170,7 @@ def _plain_step(step: Step, load: Load | None) -> Iterator[Dict]:
     observations: list[str] = []
     for _, arguments, call in _pairs(step, decision, load):
         lines.append(f"Action: {call.tool_name}({_text(arguments)})")
-        observed = _observation(call, load)
+        observed = _observation(step, call, load)
         if observed is not None:
             observations.append(f"Observation: {observed}")
     yield {"role": "assistant", "content": "\n".join(lines)}

@@ -219,7 +219,10 @@ def test_calls_without_results_and_results_without_calls() -> None:
     recorded(task, 0, say("", call("a", {}, "c1"), call("b", {}, "c2")), "only the first")
     result = task.message("stray", role="tool")
     task.put(result)
-    assert ids(task.state) == (["c1", "c2"], ["c1", None])
+    # An API refuses a call that nothing answers.
+    assert ids(task.state) == (["c1", "c2"], ["c1", "c2", None])
+    answers = [m["content"] for m in messages(task.state) if m["role"] == "tool"]
+    assert answers == ["only the first", "No result was recorded.", "stray"]
     assert messages(task.state, "anthropic")[-1]["content"] == [
         {"type": "tool_result", "tool_use_id": None, "content": "stray"}
     ]
