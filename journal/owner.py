@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import cache
 from typing import Any
 
 from msgspec import Raw, Struct
 
 from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, judge
-from journal.codec import decode_event, encode, encode_event
+from journal.codec import decode_event, encode
 from journal.errors import (
     AppendRefused,
     BadRecord,
@@ -27,50 +26,17 @@ from journal.errors import (
     TaskEnded,
     TaskFenced,
 )
-from journal.events import CLAIM, EVENT_TYPES, Envelope
+from journal.events import CLAIM, EVENT_TYPES, Envelope, TaskClaimed
 from journal.fold import Verdict, apply
 from journal.ids import birth_ms, new_id, now_ms, rfc3339
-from journal.log import Append, Cursor, Log, Record
+from journal.log import Cursor, Log, Record
+from journal.pending import Pending
 from journal.readback import Readback
-from journal.state import STARTED, TaskState
+from journal.state import TaskState
 from journal.verify import Verifier
-
-_loop = asyncio.get_running_loop
-
-
-class Pending(Append):
-    """An event on its way into the log. `body` spares decoding it again, where it has the shape
-    of the current version."""
-
-    __slots__ = ("body", "event", "future", "owner", "sent_ms")
-
-    def __init__(self, owner: Owner, event: Envelope, body: Struct | None, ms: int) -> None:
-        self.owner = owner
-        self.event = event
-        self.body = body
-        self.future: asyncio.Future[Verdict] = _loop().create_future()
-        self.sent_ms = ms
-        self.key = owner.key
-        self.value = encode_event(event)
-        # A task is looked for from the time that its id carries, whatever clock made that.
-        self.timestamp_ms = ms if ms > owner.birth_ms else owner.birth_ms
-        self.expect = owner.cursor
-        self.headers = _headers(event.type, event.v)
-
-    def written(self, offset: int) -> None:
-        self.owner.written(self, offset)
-
-    def failed(self, error: Exception) -> None:
-        self.owner.failed(self, error)
-
 
 _SETTLED = frozenset((ACCEPTED, DUPLICATE, OUT_OF_PLACE))
 """Verdicts of which an owner learns that its event stands in the log and in the state."""
-
-
-@cache
-def _headers(type: str, v: int) -> tuple[tuple[str, bytes], ...]:
-    return ("type", type.encode()), ("v", str(v).encode())
 
 
 class Owner:
@@ -364,19 +330,10 @@ class Owner:
             self._unsettled = False
             self._renewal = None
 
-    def _renewal_body(self) -> Struct:
-        body: Any = EVENT_TYPES["TaskClaimed"][2](
-            worker=self.state.worker,
-            agent_name=self.state.agent_name,
-            imported_from=self.state.imported_from,
-            running=sorted(
-                (step.index, call.position)
-                for step in self.state.steps.values()
-                for call in (step.calls or {}).values()
-                if call.status == STARTED and (step.index, call.position) in self.live_calls
-            ),
-        )
-        return body  # type: ignore[no-any-return]
+    def _renewal_body(self) -> TaskClaimed:
+        state = self.state
+        running = [call for call in state.started_calls if call in self.live_calls]
+        return TaskClaimed(state.worker, state.agent_name, state.imported_from, running)
 
     def lost(self, error: JournalError) -> None:
         """The log cannot be followed any more (`LogReplaced`, `HistoryTruncated`)."""
@@ -404,7 +361,7 @@ class Owner:
     async def change(self) -> None:
         """Return when something has happened to the state or to an append. Raises what this
         owner died of."""
-        future = _loop().create_future()
+        future = asyncio.get_running_loop().create_future()
         self._changed.add(future)
         try:
             await future

@@ -172,6 +172,16 @@ class TaskState(Struct):
         return [s for _, s in sorted(self.steps.items()) if s.status == COMPLETED]
 
     @property
+    def started_calls(self) -> list[tuple[int, int]]:
+        """The calls that have begun and not ended, as (step_index, position), in order."""
+        return sorted(
+            (step.index, call.position)
+            for step in self.steps.values()
+            for call in (step.calls or {}).values()
+            if call.status == STARTED
+        )
+
+    @property
     def unread(self) -> list[Message]:
         """Messages that no decision has seen yet, oldest first."""
         ids = list(self.messages_received)
