@@ -6,6 +6,7 @@ repository; JOURNAL_TEST_RUNS names their folder.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -96,11 +97,11 @@ SESSION_ID = "claude-code:s1"
 
 
 class Desk:
-    """A log and files beside it."""
+    """A log, and a folder of files."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, url: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url = url
         self.folder = folder
-        self.url = str(folder / "journal.db")
         self._capsys = capsys
 
     def put(self, name: str, *values: Any) -> str:
@@ -129,9 +130,18 @@ class Desk:
             return [f"{e.type} {e.v}" async for _, e in journal.events(task_id)]
 
 
-@pytest.fixture
-def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
-    return Desk(tmp_path, capsys)
+@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
+def desk(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Desk:
+    url = str(tmp_path / "journal.db")
+    if request.param == "kafka":
+        url = request.getfixturevalue("kafka_url")
+    monkeypatch.setenv("JOURNAL_BLOBS", str(tmp_path / "blobs"))
+    return Desk(url, tmp_path, capsys)
 
 
 async def test_a_checkpoint_its_steps_in_version_1_and_what_came_later(desk: Desk) -> None:
@@ -296,12 +306,24 @@ async def test_an_agent_goes_on_where_the_run_stopped_and_keeps_it(desk: Desk) -
 
 async def test_an_import_that_was_cut_off_goes_on(desk: Desk) -> None:
     whole = desk.put("s.jsonl", *SESSION)
-    async with connect(desk.url) as journal, journal.owned(SESSION_ID) as owner:
+    async with connect(desk.url, create=True) as journal, journal.owned(SESSION_ID) as owner:
         start = ev.TaskStarted("Fix the test", imported_from="claude-code")
         await owner.claim("TaskStarted", start, 0)
     assert await desk.run(whole) == (0, [f"{whole}: 1 task, 7 new events"], [])
     state = await desk.state(SESSION_ID)
     assert (state.head.epoch, state.current_step, len(state.messages_received)) == (1, 1, 1)
+
+
+async def test_two_imports_at_once_come_to_what_one_does(desk: Desk) -> None:
+    path = desk.put("s.jsonl", *SESSION)
+    arguments = parser().parse_args(["import", "--log", desk.url, path])
+    assert await asyncio.gather(*(import_files(arguments, None) for _ in range(2))) == [0, 0]
+    state = await desk.state(SESSION_ID)
+    assert (state.current_step, len(state.steps), len(state.messages_received)) == (1, 2, 1)
+    assert [call.status for call in state.steps[1].all_calls()] == ["started"]
+    # Whoever lost the task had nothing more to write, or said so; what was written is whole.
+    status, out, _ = await desk.run(path)
+    assert (status, out[-1]) == (0, f"{path}: 1 task, 0 new events")
 
 
 async def test_what_is_wrong_is_told_by_line_and_strict_makes_it_count(desk: Desk) -> None:
