@@ -81,8 +81,8 @@ def check_containers(lines: list[str]) -> None:
             named = re.search(r"(?:up -d|exec) ?(\S*)", line)
             assert named, line
             assert named[1] in {"", *services}, line
-            if "--profile" in line:
-                assert "profiles: [cluster]" in COMPOSE
+            for profile in re.findall(r"--profile (\S+)", line):
+                assert f"profiles: [{profile}]" in COMPOSE, line
         else:
             assert line.startswith(".venv/bin/journal demo --log kafka://"), line
             url = line.split("kafka://")[1]
@@ -92,9 +92,14 @@ def check_containers(lines: list[str]) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    ]
     assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert [(p.name, link) for p, link in links if not (p.parent / link).exists()] == []
 
 
 def test_the_tests_that_hold_the_guarantees_exist() -> None:
