@@ -83,15 +83,18 @@ class Clients:
             )
         )
 
-    async def consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
-        """A started consumer without a group or an assignment. Raises `LogUnavailable`.
+    async def consumer(
+        self, max_wait_ms: int = 500, *, group: str | None = None
+    ) -> AIOKafkaConsumer:
+        """A started consumer without an assignment. Raises `LogUnavailable`.
 
         The broker answers an idle fetch after `max_wait_ms`; until then it answers nothing else
-        on that connection.
+        on that connection. `group` is only for whoever commits its offsets.
         """
         return await self._started(
             AIOKafkaConsumer(
                 **self._common,
+                group_id=group,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 fetch_max_wait_ms=max_wait_ms,

@@ -13,6 +13,7 @@ from journal.errors import HistoryTruncated
 from journal.kafka_admin import Topic, delete_before, findings, misconfigured, open_topic
 from journal.kafka_client import Clients, Outage, parse_url
 from journal.kafka_config import client_options
+from journal.kafka_offsets import GroupOffsets
 from journal.kafka_reader import Reader
 from journal.kafka_tails import Tails
 from journal.kafka_writer import Writer
@@ -45,6 +46,7 @@ class KafkaLog:
             clients, outage, partitions=topic.partitions, patience_s=append_deadline_s
         )
         self._tails = Tails(clients, outage, self._reader)
+        self._group_offsets = GroupOffsets(clients, topic.partitions)
 
     @classmethod
     async def open(
@@ -114,11 +116,15 @@ class KafkaLog:
         if before > first:
             await delete_before(self._clients, partition, min(before, end))
 
+    async def report(self, reader: str, positions: Mapping[int, int]) -> None:
+        await self._group_offsets.commit(reader, positions)
+
     async def close(self) -> None:
         try:
             await self._writer.close()
         finally:
             await self._tails.close()
+            await self._group_offsets.close()
             await self._reader.close()
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 NONE = -1
 """The offset that stands for "no record yet"."""
@@ -128,6 +128,17 @@ class Log(Protocol):
 
     async def close(self) -> None:
         """Settle what was queued, release everything. Safe to call twice."""
+
+
+@runtime_checkable
+class Monitored(Protocol):
+    """What a log can do besides, where others watch how far its readers have come (Kafka)."""
+
+    async def report(self, reader: str, positions: Mapping[int, int]) -> None:
+        """Make known that `reader` goes on at these offsets, by partition. Nobody reads them back.
+
+        Raises `LogUnavailable`, within seconds.
+        """
 
 
 class _Waiting(Append):

@@ -14,6 +14,7 @@ from journal.backends import open_log
 from journal.errors import LogNotFound, LogUnavailable, NotAJournal
 from journal.genesis import Identity, identify
 from journal.log import Log
+from projector.reporting import Reporter, reader_name
 from projector.runner import Runner
 from projector.serve import Server
 from projector.store import Store
@@ -137,18 +138,29 @@ class Projection:
     async def _fold(self, log: Log, identity: Identity, *, follow: bool) -> None:
         try:
             store = await self._serve(identity.journal_id)
-            self._runner = runner = Runner(
-                log, identity, lambda: Store.open(self._db, identity.journal_id), store=store
-            )
-            if follow:
-                self._say(f"following {self._url} into {self._db}")
-            try:
-                await runner.run(follow=follow, stop=self.stop)
-            finally:
-                self._written += runner.written
-                self._store, self._runner = runner.store, None
+            reader = reader_name(identity.journal_id)
+            async with Reporter(log, reader, self._positions) as reporter:
+                self._runner = runner = Runner(
+                    log,
+                    identity,
+                    lambda: Store.open(self._db, identity.journal_id),
+                    store=store,
+                    on_written=reporter.written,
+                )
+                if follow:
+                    self._say(f"following {self._url} into {self._db}")
+                try:
+                    await runner.run(follow=follow, stop=self.stop)
+                finally:
+                    self._written += runner.written
+                    self._store, self._runner = runner.store, None
         finally:
             await log.close()
+
+    def _positions(self) -> dict[int, int]:
+        store = self._open_store()
+        offsets = {} if store is None else store.offsets()
+        return {partition: offset.next_offset for partition, offset in offsets.items()}
 
     def _summary(self) -> None:
         self._say(f"{self._written:,} events read from {self._url} into {self._db}")
