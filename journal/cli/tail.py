@@ -37,7 +37,9 @@ async def tail(arguments: argparse.Namespace, config: Mapping[str, Any] | None) 
         stopped = True
         task.cancel()
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    loop.set_exception_handler(_without_leftovers)
     try:
         output = Output(sys.stdout, stop)
         try:
@@ -48,6 +50,13 @@ async def tail(arguments: argparse.Namespace, config: Mapping[str, Any] | None) 
         if not stopped:
             raise
     return 0
+
+
+def _without_leftovers(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    # A Kafka client that is stopped while it connects forgets the connection. It closes it when
+    # it is collected, with a complaint that tells whoever pressed Ctrl-C nothing.
+    if not context["message"].startswith("Unclosed "):
+        loop.default_exception_handler(context)
 
 
 async def _follow(
