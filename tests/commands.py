@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -53,7 +54,13 @@ async def journal(
         env=_environment(),
         stdout=stdout,
         stderr=asyncio.subprocess.PIPE,
+        preexec_fn=_hear_interrupts,
     )
+
+
+def _hear_interrupts() -> None:
+    # Tests that were started in the background ignore Ctrl-C, and so would their children.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def ended(child: asyncio.subprocess.Process) -> tuple[int | None, list[str], list[str]]:
