@@ -153,3 +153,7 @@ class BlobAltered(JournalError):
 
 class ProjectionError(JournalError):
     """The DuckDB file cannot be used: it is none, or not ours, or another journal's."""
+
+
+class DiskFull(ProjectionError):
+    """The DuckDB file has no room to grow. What was committed is in it, and it can go on there."""

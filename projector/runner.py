@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from journal.codec import decode_event
-from journal.errors import BadRecord, HistoryTruncated, LogReplaced, ProjectionError
+from journal.errors import BadRecord, DiskFull, HistoryTruncated, LogReplaced, ProjectionError
 from journal.genesis import Identity
 from journal.log import Log, Record
 from projector.folding import MEMORY_BYTES, Changes, Folder, checksum
@@ -77,7 +77,7 @@ class Runner:
 
         Raises `EventTooNew` once what came before that event is committed, `LogReplaced` and
         `HistoryTruncated` where the log is not the one that the store has read, and
-        `ProjectionError` where the file cannot be written, after some tries.
+        `ProjectionError` where the file cannot be written, after some tries; `DiskFull` at once.
         """
         stop = stop or asyncio.Event()
         before = sys.getswitchinterval()
@@ -91,6 +91,8 @@ class Runner:
                         self.store = await asyncio.to_thread(self._open_store)
                     await self._attempt(self.store, follow, stop)
                     return
+                except DiskFull:
+                    raise
                 except ProjectionError as error:
                     failures = failures + 1 if self.written == written else 1
                     if failures > RETRIES or self.store is None:

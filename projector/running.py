@@ -1,7 +1,7 @@
 """`projector run`: the log, the file, its socket and the runner, put together.
 
-Whoever follows a Kafka log outlives its absence: the file's socket is served all the while, and
-one line says what is waited for. Knows neither arguments nor exit codes.
+Whoever follows outlives the absence of a Kafka log and a full disk: the file's socket is served
+all the while, and one line says what is waited for. Knows neither arguments nor exit codes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from journal.backends import open_log
-from journal.errors import LogNotFound, LogUnavailable, NotAJournal
+from journal.errors import DiskFull, LogNotFound, LogUnavailable, NotAJournal
 from journal.genesis import Identity, identify
 from journal.log import Log
 from projector.reporting import Reporter, reader_name
@@ -20,6 +21,8 @@ from projector.serve import Server
 from projector.store import Store
 
 _WAIT_SECONDS = 1.0
+FULL_SECONDS = 5.0
+"""Every try opens the file anew, which interrupts who is reading it."""
 
 Opened = tuple[Log, Identity]
 
@@ -42,21 +45,32 @@ async def opened(url: str, config: Mapping[str, str] | None) -> Opened:
 class Projection:
     """One `projector run`, into the file `db`, of the log that `open` opens.
 
-    `url` names it in lines for people, which `say` prints. Setting `stop` ends it.
+    `url` names it in lines for people, which `say` prints. Setting `stop` ends it. `full_s`
+    seconds pass between two tries to write to a full disk.
     """
 
     def __init__(
-        self, db: str, url: str, open: Callable[[], Awaitable[Opened]], say: Callable[[str], None]
+        self,
+        db: str,
+        url: str,
+        open: Callable[[], Awaitable[Opened]],
+        say: Callable[[str], None],
+        *,
+        open_store: Callable[[str, str | None], Store] = Store.open,
+        full_s: float = FULL_SECONDS,
     ) -> None:
         self.stop = asyncio.Event()
         self._db = db
         self._url = url
         self._open = open
         self._say = say
+        self._open_store = open_store
+        self._full_s = full_s
         self._waits = url.startswith("kafka://")
         self._store: Store | None = None
         self._runner: Runner | None = None
         self._server: Server | None = None
+        self._full = False
         self._written = 0
 
     async def once(self) -> None:
@@ -73,7 +87,7 @@ class Projection:
                 if not self._waits:
                     raise
                 self._say(f"waiting for {self._url}: {error}")
-                await self._pause()
+                await self._pause(_WAIT_SECONDS)
             else:
                 break
         self._summary()
@@ -100,7 +114,7 @@ class Projection:
                     await self._serve(None)
                     self._say(f"waiting for {self._url}: {error}")
                     told = type(error)
-            await self._pause()
+            await self._pause(_WAIT_SECONDS)
         return None
 
     async def _unless_stopped(self) -> Opened | None:
@@ -115,50 +129,72 @@ class Projection:
                 task.cancel()
             await asyncio.wait({opening, stopping})
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stop.wait(), _WAIT_SECONDS)
+            await asyncio.wait_for(self.stop.wait(), seconds)
 
     # --- the file -----------------------------------------------------------------------------
 
-    def _open_store(self) -> Store | None:
+    def _held(self) -> Store | None:
         return self._store if self._runner is None else self._runner.store
 
     async def _serve(self, journal_id: str | None) -> Store:
         """The file, open and served from here on. Raises `ProjectionError`."""
-        store = self._open_store()
+        store = self._held()
         if store is None:
-            store = self._store = await asyncio.to_thread(Store.open, self._db, journal_id)
+            store = self._store = await asyncio.to_thread(self._open_store, self._db, journal_id)
         elif journal_id is not None:
             await asyncio.to_thread(store.check_journal, journal_id)
         if self._server is None:
-            self._server = Server(self._db, self._open_store)
+            self._server = Server(self._db, self._held)
         return store
 
     async def _fold(self, log: Log, identity: Identity, *, follow: bool) -> None:
         try:
-            store = await self._serve(identity.journal_id)
             reader = reader_name(identity.journal_id)
             async with Reporter(log, reader, self._positions) as reporter:
-                self._runner = runner = Runner(
-                    log,
-                    identity,
-                    lambda: Store.open(self._db, identity.journal_id),
-                    store=store,
-                    on_written=reporter.written,
-                )
-                if follow:
-                    self._say(f"following {self._url} into {self._db}")
-                try:
-                    await runner.run(follow=follow, stop=self.stop)
-                finally:
-                    self._written += runner.written
-                    self._store, self._runner = runner.store, None
+                while not self.stop.is_set():
+                    try:
+                        await self._run(log, identity, reporter, follow)
+                        break
+                    except DiskFull as error:
+                        if not follow:
+                            raise
+                        if not self._full:
+                            self._say(f"{error}; waiting")
+                        self._full = True
+                    # Until then what is in the file can be asked for.
+                    with contextlib.suppress(DiskFull):
+                        await self._serve(identity.journal_id)
+                    await self._pause(self._full_s)
         finally:
             await log.close()
 
+    async def _run(self, log: Log, identity: Identity, reporter: Reporter, follow: bool) -> None:
+        def written(records: int) -> None:
+            reporter.written(records)
+            if self._full:
+                self._full = False
+                self._say(f"{self._db}: there is room again")
+
+        store = await self._serve(identity.journal_id)
+        open_store = partial(self._open_store, self._db, identity.journal_id)
+        runner = Runner(log, identity, open_store, store=store, on_written=written)
+        if follow and not self._full:
+            self._say(f"following {self._url} into {self._db}")
+        self._runner = runner
+        try:
+            await runner.run(follow=follow, stop=self.stop)
+        except DiskFull:
+            # Only a file that is opened anew tells what is in it.
+            await runner.close()
+            raise
+        finally:
+            self._written += runner.written
+            self._store, self._runner = runner.store, None
+
     def _positions(self) -> dict[int, int]:
-        store = self._open_store()
+        store = self._held()
         offsets = {} if store is None else store.offsets()
         return {partition: offset.next_offset for partition, offset in offsets.items()}
 

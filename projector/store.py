@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from msgspec import Struct
 
-from journal.errors import ProjectionError
+from journal.errors import DiskFull, ProjectionError
 from projector.entries import TaskRows
 from projector.folding import Changes
 from projector.store_schema import check_place, create, is_ours, looks_new
@@ -284,8 +284,9 @@ def explained(path: str, error: duckdb.Error) -> ProjectionError:
         return ProjectionError(
             f"{path}: another process holds it; if that is no projector, close it first"
         )
-    if "No space left" in text:
-        return ProjectionError(f"{path}: the disk is full; free some space and run it again")
+    for words in ("No space left on device", "Disk quota exceeded", "File too large"):
+        if words in text:
+            return DiskFull(f"{path}: the disk is full ({words}); free some space")
     if "Permission denied" in text or "Read-only file system" in text:
         return ProjectionError(f"{path}: cannot be opened; check its permissions and its folder's")
     return ProjectionError(f"{path}: {text}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from journal.errors import ProjectionError
 from projector.client import query
 
 PATIENCE_S = 60.0
@@ -39,13 +41,18 @@ class Child:
 
     async def answers(self, sql: str) -> list[dict[str, Any]]:
         """What it answers on its socket."""
-        return await asyncio.to_thread(_answer, str(self.db), sql)
+        return await answers(str(self.db), sql)
 
     async def has(self, sql: str, count: int) -> None:
         """Return once the number that `sql` selects is `count`."""
         async with asyncio.timeout(PATIENCE_S):
             while [count] != [n for row in await self.answers(sql) for n in row.values()]:
                 pass
+
+    def unlimited(self) -> None:
+        """Let its files grow again."""
+        unlimited = resource.RLIM_INFINITY, resource.RLIM_INFINITY
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, unlimited)
 
     async def ended(self, number: int = signal.SIGTERM) -> int:
         """Its exit status after a signal."""
@@ -55,20 +62,40 @@ class Child:
         return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
 
 
-def _answer(db: str, sql: str) -> list[dict[str, Any]]:
-    with query(db, sql) as reader:
-        rows: list[dict[str, Any]] = reader.read_all().to_pylist()
-        return rows
+async def answers(db: str, sql: str) -> list[dict[str, Any]]:
+    """What a running projector answers, asked once more where it says so."""
+
+    def ask() -> list[dict[str, Any]]:
+        with query(db, sql) as reader:
+            rows: list[dict[str, Any]] = reader.read_all().to_pylist()
+            return rows
+
+    while True:
+        try:
+            return await asyncio.to_thread(ask)
+        except ProjectionError as error:
+            if "try again" not in str(error):
+                raise
 
 
 @asynccontextmanager
 async def running(
-    url: str, db: Path, *, env: Mapping[str, str] | None = None
+    url: str,
+    db: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    file_bytes: int | None = None,
 ) -> AsyncIterator[Child]:
-    """`projector run` on a log, killed at the end where it still runs."""
+    """`projector run` on a log, killed at the end where it still runs. None of its files may grow
+    past `file_bytes`, until `Child.unlimited`."""
+
+    def limit() -> None:
+        if file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "projector.cli", "run", "--log", url, "--db", str(db),
-        stderr=asyncio.subprocess.PIPE, env=env,
+        stderr=asyncio.subprocess.PIPE, env=env, preexec_fn=limit,
     )  # fmt: skip
     try:
         yield Child(process, db)
