@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import journal
+from journal.errors import JournalError
 from journal.events import Decision, ToolCall, Usage
 from journal.kafka_config import load
 
@@ -95,47 +96,63 @@ def say(text: str) -> None:
 
 
 def demo(url: str | None, config: str | None, keep: bool) -> int:
-    """Run the demo; returns the exit status."""
+    """Run the demo; returns the exit status. A process of it that failed has said why."""
     folder = Path(tempfile.mkdtemp(prefix="journal-demo-"))
     try:
         for note, text in NOTES.items():
             (folder / note).write_text(text)
-        log = url or str(folder / "journal.db")
-        task_id = journal.new_task_id()
-        _show(log, task_id, folder, config)
+        return _show(url or str(folder / "journal.db"), journal.new_task_id(), folder, config)
     finally:
         if keep:
             say(f"kept: {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    return 0
 
 
-def _show(log: str, task_id: str, folder: Path, config: str | None) -> None:
+def _show(log: str, task_id: str, folder: Path, config: str | None) -> int:
     command = [sys.executable, "-m", "journal.cli.demo", log, task_id, str(folder), config or ""]
     say(f"1. An agent works on {task_id}")
-    first = subprocess.Popen(
-        command, env=os.environ | {"DEMO_PAUSE": "1"}, stdout=subprocess.PIPE, text=True
-    )
-    assert first.stdout is not None
-    for line in first.stdout:
-        if line.strip() == "PAUSED":
-            break
-        say(line.rstrip())
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    if not _killed(command):
+        return 1
     say("2. kill -9, in the middle of step 3")
     say("3. A new process resumes it")
-    subprocess.run(command, check=True)
+    if subprocess.run(command).returncode:
+        return 1
     say("4. The projector folds the log into DuckDB; SQL over the run:")
-    projector = [sys.executable, "-c", "import sys; from projector.cli import main; main()"]
+    projector = [
+        sys.executable,
+        "-c",
+        "import sys; from projector.cli import main; sys.exit(main())",
+    ]
     options = ["--db", str(folder / "runs.duckdb")]
     source = ["--log", log, *(["--kafka-config", config] if config else [])]
-    subprocess.run([*projector, "run", "--once", *source, *options], check=True)
+    if subprocess.run([*projector, "run", "--once", *source, *options]).returncode:
+        return 1
     query = SQL.format(task=task_id)
     say(f"   {query}")
-    subprocess.run([*projector, "sql", query, *options], check=True)
+    return subprocess.run([*projector, "sql", query, *options]).returncode
+
+
+def _killed(command: list[str]) -> bool:
+    """Whether the agent came as far as step 3."""
+    agent = subprocess.Popen(
+        command, env=os.environ | {"DEMO_PAUSE": "1"}, stdout=subprocess.PIPE, text=True
+    )
+    assert agent.stdout is not None
+    paused = False
+    for line in agent.stdout:
+        paused = line.strip() == "PAUSED"
+        if paused:
+            break
+        say(line.rstrip())
+    agent.send_signal(signal.SIGKILL)
+    agent.wait()
+    return paused
 
 
 if __name__ == "__main__":
-    asyncio.run(agent(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] or None))
+    try:
+        asyncio.run(agent(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] or None))
+    except (JournalError, OSError) as error:
+        print(f"journal: {error}", file=sys.stderr)
+        sys.exit(1)
