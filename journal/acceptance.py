@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from journal.events import CLAIM, ENDING, EVENT_TYPES, JOURNAL, OWNER, Envelope
+from journal.events import CLAIM, CLOSING, ENDING, EVENT_TYPES, JOURNAL, OWNER, WAITING, Envelope
 
 ACCEPTED: Final = ""
 HEADLESS: Final = "headless"
@@ -27,7 +27,9 @@ OUT_OF_PLACE: Final = "out_of_place"
 
 NO_STATE: Final = ""
 RUNNING: Final = "running"
+WAITS: Final = "waiting"
 FAILED: Final = "failed"
+CANCELLED: Final = "cancelled"
 ENDED: Final = frozenset(ENDING.values())
 
 
@@ -41,6 +43,7 @@ class Head(Struct, gc=False):
     chain       SHA-256 over the one before and the id of each accepted event, and of each
                 conflict or gap that closed an epoch
     messages    ids of the messages received
+    requests    ids of the `InputRequested` that nothing has closed, `timers` of the `TimerSet`
     """
 
     status: str = NO_STATE
@@ -57,6 +60,8 @@ class Head(Struct, gc=False):
     cancel_requested: bool = False
     chain: bytes = b""
     messages: set[str] = set()
+    requests: set[str] = set()
+    timers: set[str] = set()
 
 
 def judge(head: Head, event: Envelope) -> str:
@@ -73,8 +78,12 @@ def judge(head: Head, event: Envelope) -> str:
         return HEADLESS  # what is about a partition has no task, whatever its key says
     if head.status in ENDED:
         return AFTER_END
+    if event.type == "InputReceived":
+        return ACCEPTED if event.ref in head.requests else STALE
     if event.ref != head.run_id:
         return STALE
+    if event.type == "CancelRequested":
+        return DUPLICATE if head.cancel_requested else ACCEPTED
     return DUPLICATE if event.id in head.messages else ACCEPTED
 
 
@@ -134,17 +143,46 @@ def advance(head: Head, event: Envelope, verdict: str) -> None:
             head.seq = event.seq or 0
             head.last_id = event.id
             if event.type in ENDING:
-                head.status = ENDING[event.type]
-                head.ending_id = event.id
+                _ended(head, ENDING[event.type], event)
+            elif event.type in WAITING:
+                _waits(head, event)
+            elif event.type in CLOSING:
+                _closed(head, event)
         elif kind == CLAIM:
             _claimed(head, event)
-        else:
+        elif event.type == "MessageReceived":
             head.messages.add(event.id)
+        elif event.type == "CancelRequested":
+            head.cancel_requested = True
+            if head.status == WAITS:
+                _ended(head, CANCELLED, event)
+        else:
+            _closed(head, event)
     elif verdict in (CONFLICT, GAP):
         head.epoch_closed = True
     else:
         return
     head.chain = sha256(head.chain + event.id.encode()).digest()
+
+
+def _ended(head: Head, status: str, event: Envelope) -> None:
+    head.status = status
+    head.ending_id = event.id
+
+
+def _waits(head: Head, event: Envelope) -> None:
+    (head.requests if event.type == "InputRequested" else head.timers).add(event.id)
+    if head.cancel_requested:
+        _ended(head, CANCELLED, event)
+    else:
+        head.status = WAITS
+
+
+def _closed(head: Head, event: Envelope) -> None:
+    head.requests.discard(event.ref or "")
+    head.timers.discard(event.ref or "")
+    if not head.requests and not head.timers:
+        head.status = RUNNING
 
 
 def _claimed(head: Head, event: Envelope) -> None:
@@ -159,5 +197,7 @@ def _claimed(head: Head, event: Envelope) -> None:
     head.run_id = event.id
     head.ending_id = None
     head.cancel_requested = False
+    head.requests.clear()
+    head.timers.clear()
     if event.type == "TaskStarted":
         head.parent_ref = event.ref

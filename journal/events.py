@@ -2,25 +2,23 @@
 
 Names, shapes and classes of DESIGN.md part 3, for the event types that this release writes.
 Pure data: no acceptance rule (fold), no old versions (upcasters), no bytes (codec), no clock.
-
-A payload (arguments, results, message content, answers) stands in a body as `Raw`: the JSON as
-it was written, so that folding a run neither decodes nor copies what it only keeps.
+The parts that bodies share stand in `decision`, and can be had from here as well.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Raw, Struct
 
-ABSENT: Final = Raw()
-"""A payload that is not there, told by identity; JSON's `null` is one that is."""
-
-
-def given(payload: Raw) -> Raw | None:
-    """The payload, or None where it is absent."""
-    return None if payload is ABSENT else payload
-
+from journal.decision import ABSENT as ABSENT
+from journal.decision import CallHead as CallHead
+from journal.decision import CallOutcome as CallOutcome
+from journal.decision import Decision as Decision
+from journal.decision import DecisionHead as DecisionHead
+from journal.decision import ToolCall as ToolCall
+from journal.decision import Usage as Usage
+from journal.decision import given as given
 
 # --- the envelope ---------------------------------------------------------------------------
 
@@ -53,100 +51,6 @@ class Envelope(Struct, omit_defaults=True, gc=False):
     at: str | None = None
     traceparent: str | None = None
     body: Raw = Raw(b"{}")
-
-
-# --- parts of bodies ------------------------------------------------------------------------
-
-
-class Usage(Struct, omit_defaults=True, gc=False):
-    """Tokens by kind, in OpenTelemetry GenAI names. `input_tokens` includes what was read from
-    or written to a cache. `total_tokens` is only for sources that know nothing finer."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    reasoning_output_tokens: int = 0
-    total_tokens: int = 0
-
-    @property
-    def total(self) -> int:
-        """Input plus output; the reported total where that is more."""
-        total = self.input_tokens + self.output_tokens
-        return total if total > self.total_tokens else self.total_tokens
-
-    def add(self, other: Usage) -> None:
-        """Add another usage to this one; the total is that of all that was added."""
-        total = self.total + other.total
-        self.input_tokens += other.input_tokens
-        self.output_tokens += other.output_tokens
-        self.cache_read_input_tokens += other.cache_read_input_tokens
-        self.cache_creation_input_tokens += other.cache_creation_input_tokens
-        self.reasoning_output_tokens += other.reasoning_output_tokens
-        self.total_tokens = total
-
-
-class ToolCall(Struct, omit_defaults=True, rename={"name": "tool_name", "id": "tool_call_id"}):
-    """A tool call as the model asked for it. `arguments` is an object, or whatever the model
-    wrote where that was no object. `id` is the model's own and may repeat within a run."""
-
-    name: str
-    arguments: Any = None
-    id: str | None = None
-
-
-class Decision(Struct, omit_defaults=True):
-    """What a model decided in one step.
-
-    text             what it said, or its thought
-    tool_calls       in the order asked for; the position in this list names a call
-    usage            tokens of this reply
-    reasoning        hidden reasoning, where the model shows it
-    content          the provider's own content parts, where text alone would lose something
-    request_model, response_model, finish_reasons, response_id, provider_name
-                     as OpenTelemetry GenAI defines them
-    """
-
-    text: str | None = None
-    tool_calls: list[ToolCall] = []
-    usage: Usage | None = None
-    reasoning: str | None = None
-    content: Any = None
-    request_model: str | None = None
-    response_model: str | None = None
-    finish_reasons: list[str] | None = None
-    response_id: str | None = None
-    provider_name: str | None = None
-
-
-class CallHead(Struct, rename={"name": "tool_name", "id": "tool_call_id"}, gc=False):
-    """Of a tool call only what the fold needs; the arguments are skipped, not decoded."""
-
-    name: str
-    id: str | None = None
-
-
-class DecisionHead(Struct, gc=False):
-    """Of a decision what the fold needs, and whatever else must have the right type for a
-    `Decision` to be made of it later; payloads are skipped."""
-
-    usage: Usage | None = None
-    tool_calls: list[CallHead] = []
-    request_model: str | None = None
-    response_model: str | None = None
-    finish_reasons: list[str] | None = None
-    response_id: str | None = None
-    provider_name: str | None = None
-
-
-class CallOutcome(Struct, omit_defaults=True, gc=False):
-    """How one call of a recorded step ended: a `result`, or an `error` and its type."""
-
-    result: Raw = ABSENT
-    error: str | None = None
-    error_type: str | None = None
-    started_at: str | None = None
-    completed_at: str | None = None
 
 
 # --- bodies: the journal ----------------------------------------------------------------------
@@ -297,6 +201,48 @@ class ResultRecorded(Struct, omit_defaults=True, gc=False):
     value: Raw
 
 
+class SubtaskStarted(Struct, omit_defaults=True, gc=False):
+    """A sub-task is about to be claimed for this task: its claims carry this event's `id` as
+    their `ref`. `name` is unique within the task."""
+
+    name: str
+    child_task_id: str
+    function: str
+    arguments_digest: str
+
+
+class SubtaskCompleted(Struct, omit_defaults=True, gc=False):
+    """How a sub-task ended: its `status`, and its `result` or `error`. `ref` is its
+    `SubtaskStarted`."""
+
+    name: str
+    status: str
+    result: Raw = ABSENT
+    error_type: str | None = None
+    error: str | None = None
+
+
+class InputRequested(Struct, omit_defaults=True, gc=False):
+    """The task waits for somebody's answer. `key` names the request within the task, `schema`
+    is a JSON Schema for the answer, `expires_at` is when the owner stops waiting."""
+
+    key: str
+    question: Raw
+    schema: Raw = ABSENT
+    expires_at: str | None = None
+
+
+class TimerSet(Struct, omit_defaults=True, gc=False):
+    """The task waits until `fires_at`. `key` names the timer within the task."""
+
+    key: str
+    fires_at: str
+
+
+class TimerFired(Struct, omit_defaults=True, gc=False):
+    """The time of a timer, or of a request for input, has come: `ref` is that event."""
+
+
 class TaskCompleted(Struct, omit_defaults=True, gc=False):
     """The task has ended well. In an open step (`step_index`) it completes that step too."""
 
@@ -334,6 +280,19 @@ class MessageReceived(Struct, omit_defaults=True, gc=False):
     received_at: str | None = None
 
 
+class InputReceived(Struct, omit_defaults=True, gc=False):
+    """An answer to the `InputRequested` that `ref` names; the first in the log counts."""
+
+    value: Raw
+    answered_by: str | None = None
+
+
+class CancelRequested(Struct, omit_defaults=True, gc=False):
+    """Somebody wants the run to end. One that waits ends at once, else its owner ends it."""
+
+    reason: str | None = None
+
+
 # --- what there is --------------------------------------------------------------------------
 
 CLAIM: Final = 1
@@ -357,10 +316,17 @@ EVENT_TYPES: Final[dict[str, tuple[int, int, type[Struct]]]] = {
     "StepFailed": (OWNER, 1, StepFailed),
     "ValueRecorded": (OWNER, 1, ValueRecorded),
     "ResultRecorded": (OWNER, 1, ResultRecorded),
+    "SubtaskStarted": (OWNER, 1, SubtaskStarted),
+    "SubtaskCompleted": (OWNER, 1, SubtaskCompleted),
+    "InputRequested": (OWNER, 1, InputRequested),
+    "TimerSet": (OWNER, 1, TimerSet),
+    "TimerFired": (OWNER, 1, TimerFired),
     "TaskCompleted": (OWNER, 1, TaskCompleted),
     "TaskFailed": (OWNER, 1, TaskFailed),
     "TaskCancelled": (OWNER, 1, TaskCancelled),
     "MessageReceived": (ANYONE, 1, MessageReceived),
+    "InputReceived": (ANYONE, 1, InputReceived),
+    "CancelRequested": (ANYONE, 1, CancelRequested),
 }
 """Type name to (class of acceptance, current version, body)."""
 
@@ -370,5 +336,11 @@ ENDING: Final = {
     "TaskCancelled": "cancelled",
 }
 """The event types that end a task, and the status that each leaves."""
+
+WAITING: Final = frozenset({"InputRequested", "TimerSet"})
+"""The event types that a task waits for the closing of."""
+
+CLOSING: Final = frozenset({"TimerFired", "InputReceived"})
+"""The event types that close one of those, which their `ref` names."""
 
 ACCEPTANCE_VERSION: Final = 1

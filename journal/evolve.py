@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from journal import events as ev
+from journal import evolve_waits as waits
 from journal.events import DecisionHead, Envelope, Usage, given
 from journal.state import (
     COMPLETED,
@@ -69,7 +70,11 @@ def _lose_calls(s: TaskState, still: set[tuple[int, int]]) -> None:
 
 def _task_reopened(s: TaskState, e: Envelope, b: ev.TaskReopened) -> str | None:
     s.worker = b.worker
-    s.error = s.error_type = s.ended_at = None
+    s.error = s.error_type = s.ended_at = s.cancel_reason = None
+    s.waits = {key: wait for key, wait in s.waits.items() if wait.status != PENDING}
+    for subtask in s.subtasks.values():
+        if subtask.status == FAILED:
+            subtask.status, subtask.error, subtask.error_type = STARTED, None, None
     _lose_calls(s, set())
     s.updated_at = e.at
     return None
@@ -308,6 +313,13 @@ _EVOLVE: Final[dict[type[Struct], Callable[[TaskState, Envelope, Any], str | Non
     ev.StepFailed: _step_failed,
     ev.ValueRecorded: _value_recorded,
     ev.ResultRecorded: _result_recorded,
+    ev.SubtaskStarted: waits.subtask_started,
+    ev.SubtaskCompleted: waits.subtask_completed,
+    ev.InputRequested: waits.input_requested,
+    ev.TimerSet: waits.timer_set,
+    ev.TimerFired: waits.timer_fired,
+    ev.InputReceived: waits.input_received,
+    ev.CancelRequested: waits.cancel_requested,
     ev.TaskCompleted: _task_completed,
     ev.TaskFailed: _task_failed,
     ev.TaskCancelled: _task_cancelled,

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from journal import events as ev
-from journal.acceptance import Head
+from journal.acceptance import RUNNING, WAITS, Head
 from journal.codec import Load, decode_value
 from journal.events import CallOutcome, Decision, Usage, given
 
@@ -22,6 +22,8 @@ FAILED: Final = "failed"
 STARTED: Final = "started"
 UNCERTAIN: Final = "uncertain"
 PENDING: Final = "pending"
+RECEIVED: Final = "received"
+FIRED: Final = "fired"
 
 
 class _Recorded(Decision):
@@ -122,6 +124,36 @@ class Message(Struct, gc=False):
     received_at: str | None = None
 
 
+class Subtask(Struct, gc=False):
+    """A sub-task as its parent knows it. `status` is started, completed, failed or cancelled;
+    `id` is that of its `SubtaskStarted`."""
+
+    id: str
+    name: str
+    child_task_id: str
+    function: str
+    arguments_digest: str
+    status: str = STARTED
+    result: Raw | None = None
+    error_type: str | None = None
+    error: str | None = None
+
+
+class Wait(Struct, gc=False):
+    """Something that the task waits, or waited, for: an answer (`question` is given) or a time.
+    `status` is pending, received or fired; `id` is that of the event that began it, `until` when
+    its owner stops waiting."""
+
+    id: str
+    key: str
+    question: Raw | None = None
+    schema: Raw | None = None
+    until: str | None = None
+    status: str = PENDING
+    value: Raw | None = None
+    answered_by: str | None = None
+
+
 class TaskState(Struct):
     """The checkpoint of one task: all that an agent needs to go on. See DESIGN.md part 4.
 
@@ -141,6 +173,9 @@ class TaskState(Struct):
     messages_received: dict[str, Message] = field(default_factory=dict)
     results: dict[str, Raw] = field(default_factory=dict)
     values: dict[str, ev.ValueRecorded] = field(default_factory=dict)
+    subtasks: dict[str, Subtask] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
+    cancel_reason: str | None = None
     usage: Usage = field(default_factory=Usage)
     final_answer: Raw | None = None
     error_type: str | None = None
@@ -161,7 +196,13 @@ class TaskState(Struct):
 
     @property
     def running(self) -> bool:
-        return self.head.status == "running"
+        """Whether there is more to do: it is running, or waiting."""
+        return self.head.status in (RUNNING, WAITS)
+
+    @property
+    def pending(self) -> list[Wait]:
+        """What the task waits for, oldest first."""
+        return [wait for wait in self.waits.values() if wait.status == PENDING]
 
     @property
     def total_tokens(self) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from journal.codec import encode, encode_event
 from journal.events import EVENT_TYPES, Envelope
@@ -64,10 +65,13 @@ class Writer:
         self.seq += 1
         return self._envelope(type, v, body, epoch=self.epoch, owner=self.owner, seq=self.seq)
 
+    def anyone(self, type: str, **body: Any) -> Envelope:
+        """An event that is not its owner's; its `ref` is the run."""
+        return self._envelope(type, None, body, ref=self.run_id)
+
     def message(self, content: str, role: str = "user") -> Envelope:
         """A message from outside."""
-        body = {"role": role, "content": content}
-        return self._envelope("MessageReceived", None, body, ref=self.run_id)
+        return self.anyone("MessageReceived", role=role, content=content)
 
     def step(self, index: int, *, tools: int = 1, text: str = "thinking") -> Iterator[Envelope]:
         """A whole granular step: decision, calls with results, completion."""
@@ -94,6 +98,28 @@ class Writer:
                 "ToolCallCompleted", step_index=index, position=n, result={"words": index * 7 + n}
             )
         yield self.own("StepCompleted", step_index=index)
+
+    def asked(self, key: str, *, answered: bool) -> Iterator[Envelope]:
+        """A request for input, closed by an answer or by its time."""
+        request = self.own("InputRequested", key=key, question="may I?")
+        yield request
+        if answered:
+            yield replace(self.anyone("InputReceived", value=True), ref=request.id)
+        else:
+            yield replace(self.own("TimerFired"), ref=request.id)
+
+    def child(self, name: str, result: Any) -> Iterator[Envelope]:
+        """A sub-task as its parent records it."""
+        start = self.own(
+            "SubtaskStarted",
+            name=name,
+            child_task_id=f"{self.task_id}:{name}",
+            function="work",
+            arguments_digest="0" * 32,
+        )
+        yield start
+        end = self.own("SubtaskCompleted", name=name, status="completed", result=result)
+        yield replace(end, ref=start.id)
 
     def recorded(self, index: int, size: int = 200) -> Envelope:
         """A step in one event, as `record_step` writes it; `size` bytes of observation."""
@@ -123,6 +149,10 @@ def run(task_id: str, rng: random.Random, steps: int) -> Iterator[Envelope]:
             yield w.message(f"and step {index}?")
         elif kind == 2:
             yield w.own("StepFailed", step_index=index, error_type="ValueError", error="no")
+        elif kind == 3:
+            yield from w.asked(f"may-{index}", answered=rng.randrange(2) == 0)
+        elif kind == 4:
+            yield from w.child(f"part-{index}", result={"part": index})
         if rng.randrange(4) == 0:
             yield w.own(
                 "StepCompleted",
@@ -167,8 +197,7 @@ def disturbed(events: list[Envelope], rng: random.Random) -> list[Envelope]:
 
 
 def _like(event: Envelope, id: str, **members: Any) -> Envelope:
-    fields = {name: getattr(event, name) for name in Envelope.__struct_fields__}
-    return Envelope(**{**fields, "id": id, **members})
+    return replace(event, id=id, **members)
 
 
 Pair = tuple[bytes, bytes]

@@ -26,8 +26,14 @@ _WORDS = {
     "ToolCallStarted": ("tool_name",),
     "ValueRecorded": ("function",),
     "ResultRecorded": ("name",),
+    "SubtaskStarted": ("name", "function"),
+    "SubtaskCompleted": ("name", "status"),
+    "InputRequested": ("key", "question"),
+    "TimerSet": ("key", "fires_at"),
     "TaskCancelled": ("reason",),
     "MessageReceived": ("role", "content"),
+    "InputReceived": ("value", "answered_by"),
+    "CancelRequested": ("reason",),
     "JournalCreated": ("journal_id",),
 }
 """Event type to the members of its body that say, in a word, what it is about."""

@@ -66,10 +66,17 @@ FULL: list[Struct] = [
     ev.StepFailed(3, "TimeoutError", "the model did not answer", 2, AT),
     ev.ValueRecorded("fetch:0", "fetch", _V([2**64 - 1, -0.0]), "d" * 32),
     ev.ResultRecorded("files/report.md", REF),
+    ev.SubtaskStarted("q1", "research-42:q1", "work", "d" * 32),
+    ev.SubtaskCompleted("q1", "failed", _V({"n": 1}), "ValueError", "no such city"),
+    ev.InputRequested("approve", _V("Send it?"), _V({"type": "boolean"}), AT),
+    ev.TimerSet("tomorrow", AT),
+    ev.TimerFired(),
     ev.TaskCompleted(_V("42"), 3, AT),
     ev.TaskFailed("RuntimeError", "gave up", AT),
     ev.TaskCancelled("asked for", AT),
     ev.MessageReceived("tool", _V([{"type": "text", "text": "hi"}]), "ops", "c9", EARLIER),
+    ev.InputReceived(_V(True), "an operator"),
+    ev.CancelRequested("too dear"),
 ]
 
 BARE: list[Struct] = [
@@ -85,11 +92,22 @@ BARE: list[Struct] = [
     ev.StepFailed(0, "TimeoutError", ""),
     ev.ValueRecorded("k", "f"),
     ev.ResultRecorded("n", _V("")),
+    ev.SubtaskStarted("q1", "research-42:q1", "work", "d" * 32),
+    ev.SubtaskCompleted("q1", "completed"),
+    ev.InputRequested("approve", _V("Send it?")),
+    ev.TimerSet("tomorrow", AT),
+    ev.TimerFired(),
     ev.TaskCompleted(),
     ev.TaskFailed("E", ""),
     ev.TaskCancelled(),
     ev.MessageReceived("user", _V("")),
+    ev.InputReceived(_V(None)),
+    ev.CancelRequested(),
 ]
+
+
+ABOUT_ANOTHER = (ev.SubtaskCompleted, ev.TimerFired)
+"""The owner's events that name another."""
 
 
 def envelope(body: Struct, *, full: bool) -> Envelope:
@@ -102,7 +120,7 @@ def envelope(body: Struct, *, full: bool) -> Envelope:
         members |= {"epoch": 1, "owner": NONCE}
     if kind == OWNER:
         members["seq"] = 17
-    if kind not in (CLAIM, OWNER, JOURNAL):
+    if kind not in (CLAIM, OWNER, JOURNAL) or type(body) in ABOUT_ANOTHER:
         members["ref"] = ID
     if full:
         members |= {"at": AT, "traceparent": TRACE}

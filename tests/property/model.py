@@ -10,6 +10,7 @@ from journal.events import Envelope
 
 CLAIMS = {"TaskStarted", "TaskClaimed", "TaskReopened"}
 ENDINGS = {"TaskCompleted", "TaskFailed", "TaskCancelled"}
+ANYONES = {"MessageReceived", "InputReceived", "CancelRequested"}
 
 
 class Model:
@@ -36,12 +37,34 @@ class Model:
 
     @property
     def ending(self) -> Envelope | None:
-        endings = [e for e in self.since_run if e.type in ENDINGS]
-        return endings[-1] if endings else None
+        for n, event in enumerate(self.since_run, 1):
+            cancelled = any(e.type == "CancelRequested" for e in self.since_run[:n])
+            if event.type in ENDINGS or (cancelled and self.waits_for(n)):
+                return event
+        return None
+
+    @property
+    def status(self) -> str:
+        """As the state is to say it."""
+        if not self.accepted:
+            return ""
+        ending = self.ending
+        if ending is not None:
+            ends = {"TaskCompleted": "completed", "TaskFailed": "failed"}
+            return ends.get(ending.type, "cancelled")
+        return "waiting" if self.waits_for() else "running"
+
+    def waits_for(self, until: int | None = None) -> list[Envelope]:
+        """What this run has asked or set, in its first so many events, and nothing has closed."""
+        events = self.since_run[:until]
+        closed = {e.ref for e in events if e.type in ("TimerFired", "InputReceived")}
+        return [
+            e for e in events if e.type in ("InputRequested", "TimerSet") and e.id not in closed
+        ]
 
     @property
     def owned(self) -> list[Envelope]:
-        return [e for e in self.accepted if e.type not in CLAIMS and e.type != "MessageReceived"]
+        return [e for e in self.accepted if e.type not in CLAIMS | ANYONES]
 
     @property
     def seq(self) -> int:
@@ -62,7 +85,7 @@ class Model:
             return self._claim(event)
         if not self.accepted:
             return "headless"
-        if event.type == "MessageReceived":
+        if event.type in ANYONES:
             return self._anyone(event)
         rules = (
             ("fenced", (event.epoch, event.owner) != (self.claim.epoch, self.claim.owner)),
@@ -81,8 +104,14 @@ class Model:
     def _anyone(self, event: Envelope) -> str:
         if self.ending is not None:
             return "after_end"
+        if event.type == "InputReceived":
+            asked = {e.id for e in self.waits_for() if e.type == "InputRequested"}
+            return "" if event.ref in asked else "stale"
         if event.ref != self.run.id:
             return "stale"
+        if event.type == "CancelRequested":
+            cancelled = any(e.type == "CancelRequested" for e in self.since_run)
+            return "duplicate" if cancelled else ""
         known = {e.id for e in self.accepted if e.type == "MessageReceived"}
         return "duplicate" if event.id in known else ""
 

@@ -72,7 +72,7 @@ def test_acceptance_follows_the_design(log: list[Envelope]) -> None:
             assert (head.epoch, head.owner) == (model.claim.epoch, model.claim.owner)
             assert (head.seq, head.run_id) == (model.seq, model.run.id)
             assert head.ending_id == (ending and ending.id)
-            assert state.running == (ending is None)
+            assert (state.status, state.running) == (model.status, ending is None)
         else:
             assert not state.exists
 

@@ -33,6 +33,8 @@ def law(share: float = 1.0) -> settings:
 
 
 OWNERS = [t for t, (kind, _, _) in EVENT_TYPES.items() if kind == OWNER and t not in ENDING]
+ABOUT = {"SubtaskCompleted": ("SubtaskStarted",), "TimerFired": ("TimerSet", "InputRequested")}
+"""The owner's events that name one of these types by its id."""
 
 scalars = (
     st.none()
@@ -105,6 +107,19 @@ BODIES: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "TaskCompleted": _body({}, final_answer=payloads, step_index=indexes),
     "TaskFailed": _body(_error),
     "TaskCancelled": _body({}, reason=word),
+    "SubtaskStarted": _body(
+        {"name": word, "child_task_id": word, "function": word, "arguments_digest": word}
+    ),
+    "SubtaskCompleted": _body(
+        {"name": word, "status": st.sampled_from(["completed", "failed", "cancelled", "odd"])},
+        result=payloads,
+        error=word,
+    ),
+    "InputRequested": _body({"key": word, "question": payloads}, schema=payloads),
+    "TimerSet": _body({"key": word, "fires_at": word}),
+    "TimerFired": _body({}),
+    "InputReceived": _body({"value": payloads}, answered_by=word),
+    "CancelRequested": _body({}, reason=word),
     "MessageReceived": _body(
         {"role": st.sampled_from(["user", "tool", "system"]), "content": payloads}
     ),
@@ -120,8 +135,15 @@ v1_bodies = _body(
 )
 
 _OFTEN = [*OWNERS, *["StepStarted", "StepCompleted"] * 3]
-_LAWFUL = ["own"] * 10 + ["claim"] * 3 + ["message"] * 3 + ["end", "reopen", "copy", "slice"]
-_WRONG = ["wrong_seq", "zombie", "zombie", "old_claim", "old_run", "stranger"]
+_LAWFUL = (
+    ["own"] * 10
+    + ["claim"] * 3
+    + ["message"] * 3
+    + ["wait"] * 3
+    + ["answer"] * 3
+    + ["end", "reopen", "cancel", "copy", "slice"]
+)
+_WRONG = ["wrong_seq", "zombie", "zombie", "old_claim", "old_run", "late_answer", "stranger"]
 _RUDE = ["ahead", "parent", "early", "no_such_run", "restart", "other_epoch"]
 
 
@@ -196,7 +218,11 @@ class _Play:
         if self.model.accepted:
             claim = self.model.claim
             type = type or self.draw(st.sampled_from(_OFTEN))
-            event = self._put(type, epoch=claim.epoch, owner=claim.owner, seq=self.model.seq + 1)
+            about = [e.id for e in self.log if e.type in ABOUT.get(type, ())]
+            ref = self.draw(st.sampled_from(about)) if about else None
+            event = self._put(
+                type, epoch=claim.epoch, owner=claim.owner, seq=self.model.seq + 1, ref=ref
+            )
             self.next_seq[claim.owner or ""] = (event.seq or 0) + 1
 
     def end(self) -> None:
@@ -214,6 +240,18 @@ class _Play:
     def message(self) -> None:
         if self.model.accepted:
             self._put("MessageReceived", ref=self.model.run.id)
+
+    def wait(self) -> None:
+        self.own(self.draw(st.sampled_from(["InputRequested", "TimerSet", "TimerFired"])))
+
+    def answer(self) -> None:
+        asked = [e.id for e in self.model.waits_for()] if self.model.accepted else []
+        if asked:
+            self._put("InputReceived", ref=self.draw(st.sampled_from(asked)))
+
+    def cancel(self) -> None:
+        if self.model.accepted:
+            self._put("CancelRequested", ref=self.model.run.id)
 
     def copy(self) -> None:
         if self.log:
@@ -250,6 +288,10 @@ class _Play:
     def old_run(self) -> None:
         if self.claims:
             self._put("MessageReceived", ref=self.draw(st.sampled_from(self.claims)).id)
+
+    def late_answer(self) -> None:
+        if self.log:
+            self._put("InputReceived", ref=self.draw(st.sampled_from(self.log)).id)
 
     def stranger(self) -> None:
         self._put(self.draw(st.sampled_from(OWNERS)), epoch=self._epoch, owner="nobody", seq=1)

@@ -27,6 +27,19 @@ def message(id: str, run: str) -> Envelope:
 
 S = event("TaskStarted", "S", 0, "a")
 C1 = event("TaskClaimed", "C1", 1, "b")
+ASK = own("q", 0, "a", 1, "InputRequested")
+TIMER = own("t", 0, "a", 1, "TimerSet")
+CANCEL = event("CancelRequested", "c", ref="S")
+
+
+def answer(id: str, ref: str) -> Envelope:
+    return event("InputReceived", id, ref=ref)
+
+
+def fired(ref: str, seq: int) -> Envelope:
+    return event("TimerFired", f"f{seq}", 0, "a", seq, ref=ref)
+
+
 R1 = event("TaskReopened", "R1", 1, "c")
 DONE = own("D", 0, "a", 1, "TaskCompleted")
 FAIL = own("F", 0, "a", 1, "TaskFailed")
@@ -111,6 +124,32 @@ def claim(epoch: int, parent_epoch: int | None, ref: str | None, id: str = "C") 
         ([S, FAIL, R1], message("m", "S"), "stale"),
         ([S, FAIL, R1], message("m", "R1"), ""),
         ([S, message("m", "S"), FAIL, R1], message("m", "R1"), "duplicate"),
+        # an answer is to a request that is pending, and the first one counts
+        ([], answer("i", "q"), "headless"),
+        ([S], answer("i", "q"), "stale"),
+        ([S, ASK], answer("i", "q"), ""),
+        ([S, ASK], answer("i", "S"), "stale"),
+        ([S, TIMER], answer("i", "t"), "stale"),
+        ([S, ASK, answer("i", "q")], answer("j", "q"), "stale"),
+        ([S, ASK, answer("i", "q")], answer("i", "q"), "stale"),
+        ([S, ASK, fired("q", 2)], answer("i", "q"), "stale"),
+        ([S, ASK, answer("i", "q")], fired("q", 2), ""),
+        ([S, ASK, C1], answer("i", "q"), ""),
+        ([S, ASK, own("F", 0, "a", 2, "TaskFailed")], answer("i", "q"), "after_end"),
+        ([S, ASK, own("F", 0, "a", 2, "TaskFailed"), R1], answer("i", "q"), "stale"),
+        # one request to cancel a run; what waits ends by it
+        ([], CANCEL, "headless"),
+        ([S], CANCEL, ""),
+        ([S], event("CancelRequested", "c", ref="C1"), "stale"),
+        ([S, CANCEL], CANCEL, "duplicate"),
+        ([S, CANCEL], event("CancelRequested", "c2", ref="S"), "duplicate"),
+        ([S, CANCEL], own("1", 0, "a", 1), ""),
+        ([S, CANCEL, FAIL, R1], event("CancelRequested", "c2", ref="R1"), ""),
+        ([S, DONE], CANCEL, "after_end"),
+        ([S, ASK, CANCEL], own("2", 0, "a", 2), "after_end"),
+        ([S, ASK, CANCEL], C1, "after_end"),
+        ([S, CANCEL, TIMER], own("2", 0, "a", 2), "after_end"),
+        ([S, CANCEL, TIMER], TIMER, "duplicate"),
         # of a sub-task
         ([], SUB, ""),
         ([SUB], claim(1, None, None), "fenced"),
@@ -167,3 +206,44 @@ def test_a_retry_begins_a_new_run_with_the_seq_running_on() -> None:
         advance(head, event, judge(head, event))
     assert (head.status, head.epoch, head.owner, head.seq) == ("running", 1, "c", 1)
     assert (head.run_id, head.ending_id, head.claim_id) == ("R1", None, "R1")
+
+
+@pytest.mark.parametrize(
+    ("log", "status"),
+    [
+        ([ASK], "waiting"),
+        ([TIMER], "waiting"),
+        ([ASK, C1], "waiting"),
+        ([ASK, answer("i", "q")], "running"),
+        ([ASK, fired("q", 2)], "running"),
+        ([TIMER, fired("t", 2)], "running"),
+        ([TIMER, fired("?", 2)], "waiting"),
+        ([ASK, own("t", 0, "a", 2, "TimerSet"), answer("i", "q")], "waiting"),
+        ([ASK, own("t", 0, "a", 2, "TimerSet"), answer("i", "q"), fired("t", 3)], "running"),
+        ([ASK, own("D", 0, "a", 2, "TaskCompleted")], "completed"),
+        ([ASK, own("F", 0, "a", 2, "TaskFailed"), R1], "running"),
+        ([CANCEL], "running"),
+        ([CANCEL, own("1", 0, "a", 1)], "running"),
+        ([ASK, CANCEL], "cancelled"),
+        ([CANCEL, ASK], "cancelled"),
+        ([CANCEL, TIMER], "cancelled"),
+        ([CANCEL, FAIL, R1, event("TimerSet", "t", 1, "c", 2)], "waiting"),
+    ],
+)
+def test_what_a_task_waits_for_is_its_status(log: list[Envelope], status: str) -> None:
+    head = Head()
+    for event in (S, *log):
+        label = judge(head, event)
+        assert label == "", event
+        advance(head, event, label)
+    assert head.status == status
+    if status == "cancelled":
+        assert head.ending_id == log[-1].id
+
+
+def test_a_retry_forgets_what_was_waited_for() -> None:
+    head = Head()
+    log = [S, ASK, own("F", 0, "a", 2, "TaskFailed"), R1, event("TimerSet", "t", 1, "c", 3)]
+    for one in [*log, event("TimerFired", "f", 1, "c", 4, ref="t")]:
+        advance(head, one, judge(head, one))
+    assert (head.status, head.requests, head.timers) == ("running", set(), set())

@@ -78,7 +78,7 @@ def test_the_section_names_every_field_with_type_and_default(body: type[Struct])
 
 
 def test_it_explains_every_label_that_acceptance_gives() -> None:
-    states = {"", acceptance.RUNNING, acceptance.FAILED}
+    states = {"", acceptance.RUNNING, acceptance.WAITS, *acceptance.ENDED}
     labels = {
         value
         for name, value in vars(acceptance).items()
