@@ -22,7 +22,7 @@ from journal.events import Envelope
 from journal.fold import apply
 from journal.genesis import GENESIS_KEY, Identity, identify
 from journal.ids import birth_ms, now_ms
-from journal.log import NONE, Log
+from journal.log import NONE, Log, OnScan, Record, Scanned
 from journal.owner import Owner
 from journal.partition import partition_of
 from journal.readback import Readback
@@ -49,6 +49,7 @@ class Journal:
         kafka_config: Mapping[str, str] | None,
         worker: str | None,
         deadline_s: float,
+        on_scan: OnScan | None,
     ) -> None:
         self.url = url
         self._create = create
@@ -57,6 +58,7 @@ class Journal:
         self._kafka_config = kafka_config
         self._worker = worker
         self._deadline_s = deadline_s
+        self._on_scan = on_scan
         folder = os.environ.get("JOURNAL_BLOBS") or (
             "./journal.blobs" if url.startswith("kafka://") else f"{url}.blobs"
         )
@@ -72,6 +74,8 @@ class Journal:
             config=self._kafka_config,
             append_deadline_s=self._deadline_s,
         )
+        if isinstance(self.log, Scanned):
+            self.log.on_scan = self._on_scan
         try:
             self.identity: Identity = await identify(self.log, create=self._create)
         except BaseException:
@@ -109,10 +113,20 @@ class Journal:
     async def events(self, task_id: str, start: int = 0) -> AsyncIterator[tuple[int, Envelope]]:
         """The task's events from offset `start` of its partition on: (offset, event), as they
         were written, rejected ones too."""
-        partition = partition_of(check_task_id(task_id), self.log.partitions)
-        for record in await self.log.read_key(partition, task_id.encode(), start):
+        for record in await self.records(task_id, start):
             with contextlib.suppress(BadRecord):
                 yield record.offset, decode_event(record.value, record.key)
+
+    async def records(self, task_id: str, start: int = 0) -> list[Record]:
+        """The same as the log holds them, undecodable ones too."""
+        partition = partition_of(check_task_id(task_id), self.log.partitions)
+        start = start or await self._birth(task_id, partition)
+        return await self.log.read_key(partition, task_id.encode(), start)
+
+    async def _birth(self, task_id: str, partition: int) -> int:
+        """An offset below which the task has nothing; 0 where its id does not tell its birth."""
+        born = birth_ms(task_id)
+        return 0 if born is None else await self.log.offset_at(partition, born)
 
     async def tasks(self, *, status: str | None = None) -> list[TaskState]:
         """Every task's state, from the log alone, in order of appearance."""
@@ -143,9 +157,7 @@ class Journal:
             found = await self._checkpoints.checkpoint(task_id, self.identity.journal_id)
             if found is not None:
                 state, start = found.state, found.next_offset
-        born = birth_ms(task_id)
-        if start == 0 and born is not None:
-            start = await self.log.offset_at(partition, born)
+        start = start or await self._birth(task_id, partition)
         known = (await self.log.ends())[partition] - 1
         last = state.offset if state.exists else NONE
         for record in await self.log.read_key(partition, task_id.encode(), start):
@@ -273,6 +285,7 @@ def connect(
     kafka_config: Mapping[str, str] | None = None,
     worker: str | None = None,
     deadline_s: float = 30.0,
+    on_scan: OnScan | None = None,
 ) -> Journal:
     """A journal, to be entered with `async with`.
 
@@ -282,6 +295,8 @@ def connect(
     checkpoints  a projection to resume from, so that only its tail is read
     blobs        where payloads over 256 KiB go; default `JOURNAL_BLOBS`, else beside the log
     deadline_s   seconds after which an append's outcome is unknown
+    on_scan      told (offsets passed, offsets in all) while a log without an index, which is
+                 Kafka's, is read through to find one task
 
     Raises `UsageError`.
     """
@@ -297,4 +312,5 @@ def connect(
         kafka_config=kafka_config,
         worker=worker,
         deadline_s=deadline_s,
+        on_scan=on_scan,
     )

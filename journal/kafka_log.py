@@ -17,7 +17,7 @@ from journal.kafka_offsets import GroupOffsets
 from journal.kafka_reader import Reader
 from journal.kafka_tails import Tails
 from journal.kafka_writer import Writer
-from journal.log import Append, Record
+from journal.log import Append, OnScan, Record
 
 _BATCH_BYTES = 512 * 2**10
 _BATCH_OVERHEAD_BYTES = 1024
@@ -32,6 +32,7 @@ class KafkaLog:
         """Use `open`."""
         self.url = clients.address.url
         self.partitions = topic.partitions
+        self.on_scan: OnScan | None = None
         self._clients = clients
         outage = Outage(clients.address.brokers)
         limit = int(topic.settings.get("max.message.bytes", 2**20)) - _BATCH_OVERHEAD_BYTES
@@ -90,14 +91,22 @@ class KafkaLog:
     async def read_key(self, partition: int, key: bytes, start: int = 0) -> list[Record]:
         while True:
             first, end = await self._reader.bounds(partition)
+            first = max(start, first)
             found: list[Record] = []
             try:
-                async for batch in self._reader.read(partition, max(start, first), end):
+                async for batch in self._reader.read(partition, first, end):
                     found += [record for record in batch if record.key == key]
+                    if (done := batch[-1].offset + 1) < end:
+                        self._scanned(done - first, end - first)
             except HistoryTruncated:
                 # Deleted under our hands: read again what is left.
                 continue
+            self._scanned(end - first, end - first)
             return found
+
+    def _scanned(self, done: int, total: int) -> None:
+        if self.on_scan is not None:
+            self.on_scan(done, total)
 
     def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
         return self._tails.tail(partition, start)

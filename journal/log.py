@@ -16,7 +16,7 @@ Rules that every log keeps (tests/contract holds them):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 NONE = -1
@@ -139,6 +139,17 @@ class Monitored(Protocol):
 
         Raises `LogUnavailable`, within seconds.
         """
+
+
+OnScan = Callable[[int, int], None]
+"""Told how far a scan is: offsets passed, offsets in all. Once, at its end, both are the same."""
+
+
+@runtime_checkable
+class Scanned(Protocol):
+    """A log without an index, whose `read_key` reads the partition from `start` to its end."""
+
+    on_scan: OnScan | None
 
 
 class _Waiting(Append):

@@ -6,14 +6,16 @@ Reads the log through the public API; knows no argument parsing and no DuckDB.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
 
 from journal.backends import log_url, open_log
 from journal.cli.lines import json_lines
+from journal.cli.progress import scan_bar
 from journal.codec import decode_event
 from journal.connect import Journal, connect
 from journal.errors import BadRecord, TaskNotFound, UsageError
@@ -26,8 +28,11 @@ from journal.state import TaskState
 Config = Mapping[str, Any] | None
 
 
-def _journal(arguments: argparse.Namespace, config: Config) -> Journal:
-    return connect(arguments.log, create=False, kafka_config=config)
+@contextlib.asynccontextmanager
+async def _journal(arguments: argparse.Namespace, config: Config) -> AsyncIterator[Journal]:
+    with scan_bar() as on_scan:
+        async with connect(arguments.log, create=False, kafka_config=config, on_scan=on_scan) as j:
+            yield j
 
 
 async def init(arguments: argparse.Namespace, config: Config) -> int:
@@ -100,7 +105,7 @@ async def replay(arguments: argparse.Namespace, config: Config) -> int:
         start, end = _point(arguments.start, partition), _point(arguments.end, partition)
         found = False
         seq = 0
-        for record in await j.log.read_key(partition, arguments.task.encode()):
+        for record in await j.records(arguments.task):
             found = True
             own = _seq(record)
             seq = max(seq, own or 0)
