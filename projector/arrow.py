@@ -7,6 +7,7 @@ depends on it, bytes that are not UTF-8) costs that one cell, never the batch.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -21,7 +22,10 @@ _TYPES = {
     "bool": pa.bool_(),
     "time": pa.timestamp("us"),
     "bytes": pa.binary(),
+    "payload": pa.string(),
 }
+_CODES = {"int": "q", "short": "i", "time": "q"}
+"""Of `array`, for the kinds that it packs in half the time that Arrow takes."""
 _BOUND = 1 << 63
 
 
@@ -37,27 +41,41 @@ def table(name: str, rows: list[Row]) -> pa.Table:
 
 def _array(column: tuple[Any, ...], kind: str) -> pa.Array:
     try:
-        if kind == "text" and type(column[0]) is memoryview:
+        if kind == "payload":
             return _payloads(column)
+        if kind in _CODES:
+            return _numbers(column, kind)
         return pa.array(column, type=_TYPES[kind])
     except (pa.ArrowException, OverflowError):
         return pa.array([_clean(value, kind) for value in column], type=_TYPES[kind])
 
 
-def _payloads(column: tuple[Any, ...]) -> pa.Array:
-    """Views of bytes put together in one go: a third of the time of one after another."""
-    if column.count(None):
-        return pa.array(column, type=pa.string())
-    ends = array("i", accumulate(map(len, column), initial=0))
-    data = pa.py_buffer(b"".join(column))
-    made = pa.StringArray.from_buffers(len(column), pa.py_buffer(ends), data)
-    made.validate(full=True)
+def _payloads(column: Sequence[Any]) -> pa.Array:
+    """Payloads put together in one go: a third of the time of one after another."""
+    present = None
+    if None in column:
+        present = pa.array([value is not None for value in column]).buffers()[1]
+        column = [b"" if value is None else value for value in column]
+    # From a list: from an iterator `array` takes four times as long.
+    ends = array("i", list(accumulate(map(len, column), initial=0)))
+    data = b"".join(column)
+    made = pa.StringArray.from_buffers(len(column), pa.py_buffer(ends), pa.py_buffer(data), present)
+    if not data.isascii():
+        made.validate(full=True)
     return made
+
+
+def _numbers(column: tuple[Any, ...], kind: str) -> pa.Array:
+    try:
+        numbers = pa.py_buffer(array(_CODES[kind], column))
+    except TypeError:  # there is a None among them
+        return pa.array(column, type=_TYPES[kind])
+    return pa.Array.from_buffers(_TYPES[kind], len(column), [None, numbers])
 
 
 def _clean(value: Any, kind: str) -> Any:
     if isinstance(value, int) and not -_BOUND <= value < _BOUND:
         return None
-    if kind == "text" and isinstance(value, bytes | memoryview):
-        return bytes(value).decode(errors="replace")
+    if kind == "payload" or (kind == "text" and isinstance(value, bytes)):
+        return None if value is None else bytes(value).decode(errors="replace")
     return value

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from journal.events import ABSENT, Envelope, Usage
+from journal.events import ABSENT, Envelope, Usage, given
 from journal.state import COMPLETED, FAILED, PENDING, Call, Step, TaskState
 
 Row = tuple[Any, ...]
@@ -42,11 +42,12 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     ),
     "tool_calls": _columns(
         "task_id step_index:int attempt:int position:int tool_name tool_call_id effect status "
-        "arguments result error_type error started_at:time completed_at:time "
+        "arguments:payload result:payload error_type error started_at:time completed_at:time "
         "partition:short first_offset:int last_offset:int"
     ),
     "events": _columns(
-        "partition:short offset:int task_id type v:int id epoch:int owner seq:int ref at body"
+        "partition:short offset:int task_id type v:int id epoch:int owner seq:int ref at "
+        "body:payload"
     ),
     "anomalies": _columns(
         "partition:short offset:int task_id type id epoch:int owner seq:int label detail raw:bytes"
@@ -54,7 +55,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     "offsets": _columns("partition:short next_offset:int last_id last_checksum journal_id"),
 }
 """Table to column to kind. A `time` is in microseconds since the epoch; a `text` is str, or the
-UTF-8 of it as bytes or a view of bytes."""
+UTF-8 of it as bytes; a `payload` is JSON as it was written, in a `Raw`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -89,11 +90,6 @@ def as_text(payload: Raw | None) -> str | bytes | None:
     return data
 
 
-def _json(payload: Raw | None) -> memoryview | None:
-    # A view: copying every payload is a fifth of the time of a batch.
-    return None if payload is None or payload is ABSENT else memoryview(payload)
-
-
 # --- events ---------------------------------------------------------------------------------
 
 
@@ -101,7 +97,7 @@ def event_row(partition: int, offset: int, e: Envelope) -> Row:
     """One accepted event."""
     return (
         partition, offset, e.task_id, e.type, e.v, e.id, e.epoch, e.owner, e.seq, e.ref, e.at,
-        memoryview(e.body),
+        e.body,
     )  # fmt: skip
 
 
@@ -178,7 +174,7 @@ def step_rows(
         if call is None:
             calls.append(_recorded_row(task_id, s, position, asked, partition, first, last))
         else:
-            arguments = asked.arguments if call.arguments is None else call.arguments
+            arguments = given(asked.arguments) if call.arguments is None else call.arguments
             calls.append(_call_row(task_id, s, call, arguments, partition, first, last))
     for position in sorted(known):
         if position >= len(decision.tool_calls):
@@ -197,7 +193,7 @@ def _call_row(
     """A call that has events of its own, or is waited for."""
     return (
         task_id, s.index, c.attempt, c.position, c.tool_name, c.tool_call_id, c.effect, c.status,
-        _json(arguments), _json(c.result), c.error_type, c.error,
+        arguments, c.result, c.error_type, c.error,
         microseconds(c.started_at), microseconds(c.completed_at), partition, first, last,
     )  # fmt: skip
 
@@ -208,16 +204,17 @@ def _recorded_row(
     """A call of a step that was recorded whole: what `Step.all_calls` makes of it, but with the
     arguments' own bytes."""
     name = asked.name or ""
+    arguments = given(asked.arguments)
     outcomes = s.outcomes or ()
     if position >= len(outcomes):
         return (
             task_id, s.index, s.attempt, position, name, asked.id, None, PENDING,
-            _json(asked.arguments), None, None, None, None, None, partition, first, last,
+            arguments, None, None, None, None, None, partition, first, last,
         )  # fmt: skip
     o = outcomes[position]
     return (
         task_id, s.index, s.attempt, position, name, asked.id, None,
-        COMPLETED if o.error is None else FAILED, _json(asked.arguments), _json(o.result),
+        COMPLETED if o.error is None else FAILED, arguments, given(o.result),
         o.error_type, o.error, microseconds(o.started_at),
         microseconds(o.completed_at or s.completed_at), partition, first, last,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +29,7 @@ def cells(name: str, row: Row) -> dict[str, Any]:
     """A row by column, payloads as bytes."""
     assert len(row) == len(COLUMNS[name])
     return {
-        column: bytes(cell) if isinstance(cell, memoryview) else cell
+        column: bytes(cell) if isinstance(cell, Raw) else cell
         for column, cell in zip(COLUMNS[name], row, strict=True)
     }
 
@@ -127,6 +128,30 @@ def test_cells_that_arrow_cannot_take() -> None:
     assert (made["seq"], made["offset"], made["body"]) == (None, 5, '{"a":"�"}')
 
 
+@pytest.mark.parametrize(
+    ("column", "given", "wanted"),
+    [
+        ("result", [Raw(b'"a"'), Raw(b"1")], ['"a"', "1"]),
+        ("result", [None, Raw('"é\\u0000"'.encode()), Raw(b"null")], [None, '"é\\u0000"', "null"]),
+        ("result", [None, None], [None, None]),
+        ("result", [Raw(b'"\xc3'), Raw(b'\xa9"'), None], ['"�', '�"', None]),
+        ("attempt", [1, -(2**63)], [1, -(2**63)]),
+        ("attempt", [1, None, 2**63], [1, None, None]),
+        ("attempt", [2**63 - 1, 2**63], [2**63 - 1, None]),
+        ("partition", [0, 2**31 - 1], [0, 2**31 - 1]),
+        ("started_at", [1, None], [datetime(1970, 1, 1, 0, 0, 0, 1), None]),
+        ("started_at", [0], [datetime(1970, 1, 1)]),
+    ],
+)
+def test_columns_come_out_as_they_went_in(column: str, given: list[Any], wanted: list[Any]) -> None:
+    made = table("tool_calls", [_row("tool_calls", **{column: cell}) for cell in given])
+    assert made.column(column).to_pylist() == wanted
+
+
+def _row(name: str, **given: Any) -> Row:
+    return tuple(given.get(column) for column in COLUMNS[name])
+
+
 def _folded(events: list[Envelope], cuts: list[int]) -> list[Changes]:
     """Fold in batches that end at `cuts`."""
     records = [Record(n, *pair(event), 0) for n, event in enumerate(events)]
@@ -159,7 +184,7 @@ def _tables(batches: list[Changes]) -> dict[str, list[Row]]:
 
 
 def _cell(cell: object) -> object:
-    return bytes(cell) if isinstance(cell, memoryview) else cell
+    return bytes(cell) if isinstance(cell, Raw) else cell
 
 
 lives = st.integers(0, 2**32).map(
