@@ -18,7 +18,7 @@ from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, Envelope
 from journal.evolve import evolve
 from journal.state import TaskState
-from journal.upcasters import read_bodies, readable
+from journal.upcasters import read_bodies
 
 
 class Verdict(NamedTuple):
@@ -52,10 +52,8 @@ def apply(
         return Verdict(label, "", False)
     detail: str | None = None
     if bodies is None:
-        if not readable(event):
-            raise EventTooNew(event.type, event.v, f"{state.partition}:{offset}")
         try:
-            bodies = read_bodies(event, "")
+            bodies = read_bodies(event, f"{state.partition}:{offset}")
         except BadRecord as error:
             bodies, detail = (), str(error)
     advance(state.head, event, label)

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 
 from msgspec import Raw, Struct
 
-from journal.errors import BadRecord
+from journal.errors import BadRecord, EventTooNew
 from journal.events import CLAIM, EVENT_TYPES, Envelope, TaskClaimed, TaskReopened
 from journal.fold import apply
 from journal.state import COMPLETED, TaskState
-from journal.upcasters import read_bodies, readable
+from journal.upcasters import read_bodies
 
 MOST = 2**63 - 1
 """The largest number that a column holds; a step of a larger index has no row."""
 
+_CLAIMS = {TaskClaimed, TaskReopened}
 _TASK_BYTES = 4_096
 _STEP_BYTES = 512
 
@@ -89,11 +90,9 @@ def rebuilt(rows: TaskRows) -> Entry:
 
 def open_body(event: Envelope) -> list[Struct] | None:
     """The bodies, decoded once for all; None where `apply` has to say what is wrong."""
-    if not readable(event):
-        return None
     try:
         return read_bodies(event, "")
-    except BadRecord:
+    except (BadRecord, EventTooNew):
         return None
 
 
@@ -101,11 +100,11 @@ def touched(state: TaskState, bodies: Sequence[Struct] | None) -> list[int]:
     """The indexes of the steps whose rows an accepted event may have changed."""
     indexes: list[int] = []
     for body in bodies or ():
-        if isinstance(body, TaskClaimed | TaskReopened):
+        if type(body) in _CLAIMS:
             # A claim can leave the calls of any step that is not completed uncertain.
             indexes += [i for i, s in state.steps.items() if s.status != COMPLETED and i <= MOST]
         else:
             index = getattr(body, "step_index", None)
-            if index is not None and index <= MOST and index in state.steps:
+            if index in state.steps and index <= MOST:
                 indexes.append(index)
     return indexes
