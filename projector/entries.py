@@ -41,23 +41,38 @@ class TaskRows(Struct, array_like=True, gc=False):
 
 
 class Entry:
-    """One task in memory. `steps` maps a step's index to the first and last offset about it."""
+    """One task in memory.
 
-    __slots__ = ("batch", "bytes", "first_offset", "in_file", "state", "steps")
+    steps      a step's index to the first and the last offset about it
+    changed    what that was before the present batch, for the steps that are changed in it;
+               None for one that is new
+    batch      the number of the last batch that changed the task
+    """
+
+    __slots__ = ("batch", "bytes", "changed", "first_offset", "in_file", "state", "steps")
 
     def __init__(self, state: TaskState) -> None:
         self.state = state
         self.first_offset = -1
         self.steps: dict[int, tuple[int, int]] = {}
+        self.changed: dict[int, tuple[int, int] | None] = {}
         self.in_file = False
         self.bytes = _TASK_BYTES
         self.batch = -1
 
-    def moved(self, offset: int, size: int) -> None:
-        """Note an accepted event of so many bytes."""
+    def moved(self, offset: int, size: int) -> int:
+        """Note an accepted event of so many bytes; by how many it makes this one larger."""
         if self.first_offset < 0:
             self.first_offset = offset
-        self.bytes += size + _STEP_BYTES
+        size += _STEP_BYTES
+        self.bytes += size
+        return size
+
+    def touch(self, index: int, offset: int) -> None:
+        """Note that the event at `offset` may have changed a step."""
+        before = self.steps.get(index)
+        self.steps[index] = (offset if before is None else before[0], offset)
+        self.changed.setdefault(index, before)
 
 
 def rebuilt(rows: TaskRows) -> Entry:
@@ -77,13 +92,13 @@ def rebuilt(rows: TaskRows) -> Entry:
         bodies = open_body(event)
         apply(state, event, offset, bodies)
         for index in touched(state, bodies):
-            first, _ = entry.steps.get(index, (offset, offset))
-            entry.steps[index] = (first, offset)
+            entry.touch(index, offset)
         entry.moved(offset, len(body))
     state.head.epoch_closed = rows.epoch_closed
     state.head.parent_epoch = rows.parent_epoch
     state.head.chain = bytes.fromhex(rows.chain)
     state.offset = rows.last_offset
+    entry.changed.clear()
     entry.in_file = True
     return entry
 

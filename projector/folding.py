@@ -37,6 +37,8 @@ FOREIGN = "foreign"
 
 MEMORY_BYTES = 512 << 20
 
+_OF_TASKS = {name for name, (kind, _, _) in EVENT_TYPES.items() if kind != JOURNAL}
+
 
 class Changes(Struct):
     """What one batch changes. `gone_*` are the keys of rows to be replaced, all of which stand
@@ -74,82 +76,71 @@ class Folder:
         """
         self._batch += 1
         batch = _Batch()
-        decoded = [(p, [(r, *_decoded(r)) for r in records]) for p, records in parts]
-        self._fetch(decoded)
-        for partition, events in decoded:
-            done: tuple[Record, Envelope | None] | None = None
-            for record, event, reason in events:
-                try:
-                    if event is None:
-                        row = anomaly_row(
-                            partition, record.offset, None, UNDECODABLE, reason, record.value
-                        )
-                        batch.anomalies.append(row)
-                    else:
-                        self._one(batch, partition, record, event)
-                except EventTooNew as error:
-                    self.stopped = error
-                    break
-                done = record, event
-                batch.records += 1
-            if done is not None:
-                batch.done[partition] = done
+        decoded = [(p, records, list(map(_decoded, records))) for p, records in parts]
+        self._fetch([events for _, _, events in decoded])
+        for partition, records, events in decoded:
+            done = self._part(batch, partition, records, events)
+            batch.records += done
+            if done:
+                batch.done[partition] = records[done - 1], events[done - 1]
             if self.stopped is not None:
                 break
         return batch.changes(self._identity.journal_id)
 
-    def _fetch(self, decoded: list[tuple[int, list[tuple[Record, Envelope | None, str]]]]) -> None:
+    def _fetch(self, decoded: list[list[_Decoded]]) -> None:
         tasks = self._tasks
-        missing = {
-            event.task_id
-            for _, events in decoded
-            for _, event, _ in events
-            if event is not None and event.task_id is not None and event.task_id not in tasks
-        }
+        named = {e.task_id for events in decoded for e in events if type(e) is Envelope}
+        missing = {task_id for task_id in named if task_id is not None and task_id not in tasks}
         if missing:
             for task_id, rows in self._load(sorted(missing)).items():
                 entry = tasks[task_id] = rebuilt(rows)
                 self._bytes += entry.bytes
 
+    def _part(
+        self, batch: _Batch, partition: int, records: list[Record], events: list[_Decoded]
+    ) -> int:
+        """How many of the records are folded: all, or those before one that is too new."""
+        done = 0
+        try:
+            for record, event in zip(records, events, strict=True):
+                if type(event) is Envelope:
+                    self._one(batch, partition, record, event)
+                else:
+                    batch.anomaly(partition, record, None, UNDECODABLE, str(event))
+                done += 1
+        except EventTooNew as error:
+            self.stopped = error
+        return done
+
     def _one(self, batch: _Batch, partition: int, record: Record, event: Envelope) -> None:
-        offset, raw = record.offset, record.value
-        known = EVENT_TYPES.get(event.type)
-        if known is None:
-            raise EventTooNew(event.type, event.v, f"{partition}:{offset}")
-        if known[0] == JOURNAL:
+        if event.type not in _OF_TASKS:
             self._genesis(batch, partition, record, event)
             return
         task_id = event.task_id
         assert task_id is not None
         entry = self._tasks.get(task_id)
-        if entry is None:
-            if partition_of(task_id, self._identity.partitions) != partition:
-                batch.anomalies.append(anomaly_row(partition, offset, event, MISPLACED, "", raw))
-                return
+        if entry is None and partition_of(task_id, self._identity.partitions) == partition:
             entry = self._tasks[task_id] = Entry(TaskState(task_id, partition=partition))
             self._bytes += entry.bytes
-        elif entry.state.partition != partition:
-            batch.anomalies.append(anomaly_row(partition, offset, event, MISPLACED, "", raw))
+        if entry is None or entry.state.partition != partition:
+            batch.anomaly(partition, record, event, MISPLACED)
+            return
+        offset, state = record.offset, entry.state
+        before = state.offset
+        bodies = open_body(event)
+        label, detail, accepted = apply(state, event, offset, bodies)
+        if label:
+            batch.anomaly(partition, record, event, label, detail)
+        if accepted:
+            batch.events.append(event_row(partition, offset, event))
+            self._bytes += entry.moved(offset, len(record.value or b""))
+            for index in touched(state, bodies):
+                entry.touch(index, offset)
+        elif label not in (CONFLICT, GAP):
             return
         if entry.batch != self._batch:
             entry.batch = self._batch
             self._tasks.move_to_end(task_id)
-        state = entry.state
-        before = state.offset
-        bodies = open_body(event)
-        verdict = apply(state, event, offset, bodies)
-        if verdict.label:
-            row = anomaly_row(partition, offset, event, verdict.label, verdict.detail, raw)
-            batch.anomalies.append(row)
-        if verdict.accepted:
-            batch.events.append(event_row(partition, offset, event))
-            for index in touched(state, bodies):
-                batch.step(entry, index, offset)
-            before_bytes = entry.bytes
-            entry.moved(offset, len(raw or b""))
-            self._bytes += entry.bytes - before_bytes
-            batch.task(entry, before)
-        elif verdict.label in (CONFLICT, GAP):
             batch.task(entry, before)
 
     def _genesis(self, batch: _Batch, partition: int, record: Record, event: Envelope) -> None:
@@ -162,9 +153,7 @@ class Folder:
         if body.journal_id != self._identity.journal_id:
             # Of two that were written at the same moment the first one counts.
             detail = f"genesis record of journal {body.journal_id}"
-            batch.anomalies.append(
-                anomaly_row(partition, record.offset, event, FOREIGN, detail, record.value)
-            )
+            batch.anomaly(partition, record, event, FOREIGN, detail)
 
     def written(self, batch: int) -> None:
         """All batches up to the number `batch` (from 1) are in the file: older tasks may go."""
@@ -180,70 +169,65 @@ class Folder:
             yield task_id
 
 
-def _decoded(record: Record) -> tuple[Envelope | None, str]:
+_Decoded = Envelope | BadRecord
+
+
+def _decoded(record: Record) -> _Decoded:
     try:
-        return decode_event(record.value, record.key), ""
+        return decode_event(record.value, record.key)
     except BadRecord as error:
-        return None, str(error)
+        return error
 
 
 class _Batch:
-    """What one batch has changed so far, by task and step."""
+    """What one batch has changed so far."""
 
     def __init__(self) -> None:
         self.events: list[Row] = []
         self.anomalies: list[Row] = []
-        self.tasks: dict[str, Entry] = {}
-        self.steps: dict[tuple[str, int], Entry] = {}
+        self.tasks: list[Entry] = []
         self.gone_tasks: list[str] = []
-        self.gone_steps: list[tuple[str, int]] = []
         self.tasks_from = MOST
-        self.steps_from = MOST
-        self.done: dict[int, tuple[Record, Envelope | None]] = {}
+        self.done: dict[int, tuple[Record, _Decoded]] = {}
         self.records = 0
 
+    def anomaly(
+        self, partition: int, record: Record, event: Envelope | None, label: str, detail: str = ""
+    ) -> None:
+        row = anomaly_row(partition, record.offset, event, label, detail, record.value)
+        self.anomalies.append(row)
+
     def task(self, entry: Entry, last_offset: int) -> None:
-        task_id = entry.state.task_id
-        if task_id in self.tasks:
-            return
-        self.tasks[task_id] = entry
+        """Note the first change of a task in this batch, whose row stands at `last_offset`."""
+        self.tasks.append(entry)
         if entry.in_file:
-            self.gone_tasks.append(task_id)
+            self.gone_tasks.append(entry.state.task_id)
             self.tasks_from = min(self.tasks_from, last_offset)
         entry.in_file = True
-
-    def step(self, entry: Entry, index: int, offset: int) -> None:
-        key = (entry.state.task_id, index)
-        before = entry.steps.get(index)
-        entry.steps[index] = (offset if before is None else before[0], offset)
-        if key not in self.steps:
-            self.steps[key] = entry
-            if before is not None:
-                self.gone_steps.append(key)
-                self.steps_from = min(self.steps_from, before[1])
 
     def changes(self, journal_id: str) -> Changes:
         """The rows as the states are now."""
         steps: list[Row] = []
         calls: list[Row] = []
-        for (task_id, index), entry in self.steps.items():
+        gone_steps: list[tuple[str, int]] = []
+        steps_from = MOST
+        for entry in self.tasks:
             state = entry.state
-            row, its = step_rows(task_id, state.steps[index], state.partition, *entry.steps[index])
-            steps.append(row)
-            calls += its
-        offsets: list[Row] = []
-        for partition, (record, event) in self.done.items():
-            offsets.append(
-                (
-                    partition,
-                    record.offset + 1,
-                    None if event is None else event.id,
-                    checksum(record.value),
-                    journal_id,
-                )
-            )
+            task_id, partition = state.task_id, state.partition
+            for index, before in entry.changed.items():
+                row, its = step_rows(task_id, state.steps[index], partition, *entry.steps[index])
+                steps.append(row)
+                calls += its
+                if before is not None:
+                    gone_steps.append((task_id, index))
+                    steps_from = min(steps_from, before[1])
+            entry.changed.clear()
+        offsets: list[Row] = [
+            (p, r.offset + 1, e.id if type(e) is Envelope else None, checksum(r.value), journal_id)
+            for p, (r, e) in self.done.items()
+        ]
         rows = {
-            "tasks": [task_row(e.state, e.first_offset) for e in self.tasks.values()],
+            "tasks": [task_row(entry.state, entry.first_offset) for entry in self.tasks],
             "steps": steps,
             "tool_calls": calls,
             "events": self.events,
@@ -253,9 +237,9 @@ class _Batch:
         return Changes(
             rows,
             self.gone_tasks,
-            self.gone_steps,
+            gone_steps,
             self.tasks_from,
-            self.steps_from,
+            steps_from,
             sorted(self.done),
             self.records,
         )
