@@ -6,7 +6,7 @@ depends on it, bytes that are not UTF-8) costs that one cell, never the batch.
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -25,7 +25,7 @@ _TYPES = {
     "payload": pa.string(),
 }
 _CODES = {"int": "q", "short": "i", "time": "q"}
-"""Of `array`, for the kinds that it packs in half the time that Arrow takes."""
+"""Of `struct`, which packs these kinds in less than half the time that Arrow takes."""
 _BOUND = 1 << 63
 
 
@@ -56,8 +56,7 @@ def _payloads(column: Sequence[Any]) -> pa.Array:
     if None in column:
         present = pa.array([value is not None for value in column]).buffers()[1]
         column = [b"" if value is None else value for value in column]
-    # From a list: from an iterator `array` takes four times as long.
-    ends = array("i", list(accumulate(map(len, column), initial=0)))
+    ends = struct.pack(f"{len(column) + 1}i", *accumulate(map(len, column), initial=0))
     data = b"".join(column)
     made = pa.StringArray.from_buffers(len(column), pa.py_buffer(ends), pa.py_buffer(data), present)
     if not data.isascii():
@@ -67,8 +66,8 @@ def _payloads(column: Sequence[Any]) -> pa.Array:
 
 def _numbers(column: tuple[Any, ...], kind: str) -> pa.Array:
     try:
-        numbers = pa.py_buffer(array(_CODES[kind], column))
-    except TypeError:  # there is a None among them
+        numbers = pa.py_buffer(struct.pack(f"{len(column)}{_CODES[kind]}", *column))
+    except struct.error:  # there is a None among them, or too large a number
         return pa.array(column, type=_TYPES[kind])
     return pa.Array.from_buffers(_TYPES[kind], len(column), [None, numbers])
 
