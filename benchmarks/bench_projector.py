@@ -4,6 +4,10 @@ Run `python -m benchmarks.bench_projector [EVENTS] [sqlite|kafka ...]`: events/s
 5,000 (default 200,000 events, both logs). Floor and projector take turns on one log, each on a
 fresh file; the figures are medians. Kafka needs what `tests/broker` needs, or
 JOURNAL_TEST_KAFKA=host:port.
+
+The floor is one thread without a fold: it reads partition after partition and writes, through
+the same `Store`, the very rows, deletions and transactions of a projector's run before. Both
+begin with an empty file open, and end when their last COMMIT has returned.
 """
 
 from __future__ import annotations
@@ -15,18 +19,22 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from journal.genesis import Identity
-from journal.log import Log, Record
-from projector.folding import Changes, Folder
-from projector.runner import BATCH_RECORDS, Runner, _tables
+from journal.log import Log
+from projector.folding import Changes
+from projector.runner import Runner, _tables
 from projector.store import Store
 from tests.broker import session_address
 from tests.make_events import Writer, pair
 from tests.projecting import new_log, put
 
-ROUNDS = 3
+ROUNDS = 5
 TASKS = 200
 BYTES = 1_000
 PARTITIONS = 12
@@ -41,54 +49,61 @@ async def fill(log: Log, events: int) -> None:
         await put(log, [pair(w.recorded(index, BYTES)) for w in writers])
 
 
-async def batches(log: Log) -> list[list[tuple[int, list[Record]]]]:
-    """The log cut as the floor reads it, to make its rows beforehand."""
-    return [batch async for batch in reading(log)]
+class Recorder(Store):
+    """A store that keeps what is written through it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.batches: list[Changes] = []
+
+    def write(self, changes: Changes, tables: dict[str, Any]) -> None:
+        super().write(changes, tables)
+        self.batches.append(changes)
 
 
-async def reading(log: Log):  # type: ignore[no-untyped-def]
-    """(partition, records) lists of `BATCH_RECORDS` records."""
-    parts: list[tuple[int, list[Record]]] = []
-    count = 0
+async def floor(log: Log, store: Store, batches: list[Changes]) -> float:
+    """Seconds of reading every record and writing the rows of each batch once it is read."""
+    start = time.perf_counter()
+    waiting = deque(batches)
+    read = 0
     starts = await log.starts()
     for partition in range(log.partitions):
         async for records in log.read(partition, starts[partition]):
-            parts.append((partition, records))
-            count += len(records)
-            if count >= BATCH_RECORDS:
-                yield parts
-                parts, count = [], 0
-    if parts:
-        yield parts
+            read += len(records)
+            while waiting and read >= waiting[0].records:
+                changes = waiting.popleft()
+                store.write(changes, _tables(changes))
+                read -= changes.records
+    assert not waiting
+    return time.perf_counter() - start
 
 
-def ready_made(identity: Identity, cut: list[list[tuple[int, list[Record]]]]) -> list[Changes]:
-    """The rows of each batch: what the floor inserts without having folded anything."""
-    folder = Folder(identity, lambda _: {})
-    return [folder.fold(parts) for parts in cut]
-
-
-async def floor(log: Log, identity: Identity, db: Path, changes: list[Changes]) -> float:
-    """Seconds of reading every record and inserting ready-made rows with offsets."""
-    store = Store.open(str(db), identity.journal_id)
-    start = time.perf_counter()
-    number = 0
-    async for _ in reading(log):
-        store.write(changes[number], _tables(changes[number]))
-        number += 1
-    seconds = time.perf_counter() - start
-    store.close()
-    return seconds
-
-
-async def projector(log: Log, identity: Identity, db: Path) -> float:
+async def projector(log: Log, store: Store, identity: Identity) -> float:
     """Seconds of the whole projection."""
-    runner = Runner(log, identity, lambda: Store.open(str(db), identity.journal_id))
-    start = time.perf_counter()
+    times = [time.perf_counter()]
+    runner = Runner(
+        log,
+        identity,
+        lambda: store,
+        store=store,
+        on_written=lambda _: times.append(time.perf_counter()),
+    )
     await runner.run(follow=False)
-    seconds = time.perf_counter() - start
-    await runner.close()
-    return seconds
+    return times[-1] - times[0]
+
+
+S = TypeVar("S", bound=Store)
+
+
+@contextmanager
+def fresh(kind: type[S], identity: Identity) -> Iterator[S]:
+    """An open, empty file."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = kind.open(str(Path(folder, "runs.duckdb")), identity.journal_id)
+        try:
+            yield store
+        finally:
+            store.close()
 
 
 async def measure(name: str, url: str, events: int) -> None:
@@ -96,15 +111,16 @@ async def measure(name: str, url: str, events: int) -> None:
     log, identity = await new_log(url, PARTITIONS)
     await fill(log, events)
     total = sum((await log.ends()).values()) - log.partitions
-    changes = ready_made(identity, await batches(log))
+    with fresh(Recorder, identity) as recorder:
+        await projector(log, recorder, identity)
     gc.collect()
     gc.freeze()
     figures: list[tuple[float, float]] = []
     for _ in range(ROUNDS):
-        with tempfile.TemporaryDirectory() as folder:
-            bare = total / await floor(log, identity, Path(folder, "floor.duckdb"), changes)
-        with tempfile.TemporaryDirectory() as folder:
-            ours = total / await projector(log, identity, Path(folder, "runs.duckdb"))
+        with fresh(Store, identity) as store:
+            bare = total / await floor(log, store, recorder.batches)
+        with fresh(Store, identity) as store:
+            ours = total / await projector(log, store, identity)
         figures.append((bare, ours))
     await log.close()
     bare, ours = (statistics.median(column) for column in zip(*figures, strict=True))

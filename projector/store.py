@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
@@ -74,7 +74,7 @@ class Store:
     # --- opening ------------------------------------------------------------------------------
 
     @classmethod
-    def open(cls, path: str, journal_id: str | None = None, *, commit: Commit = _commit) -> Store:
+    def open(cls, path: str, journal_id: str | None = None, *, commit: Commit = _commit) -> Self:
         """Open the file for writing, or make it. A file that is refused is only read.
 
         Raises `ProjectionError`: no DuckDB file, foreign tables, another schema, another
@@ -107,7 +107,7 @@ class Store:
         return cls(path, con, commit)
 
     @classmethod
-    def open_for_reading(cls, path: str) -> Store:
+    def open_for_reading(cls, path: str) -> Self:
         """Open a file that no projector holds. Raises `ProjectionError`."""
         if looks_new(path):
             raise ProjectionError(f"{path}: no projection there; make one with: projector run")
