@@ -17,7 +17,14 @@ from journal import events as ev
 from journal.backends import log_url, open_log
 from journal.blobs import BlobStore, DirectoryBlobs
 from journal.codec import check_task_id, decode_event
-from journal.errors import BadRecord, TaskEnded, TaskMismatch, TaskNotFound, TaskRunning, UsageError
+from journal.errors import (
+    BadRecord,
+    TaskEnded,
+    TaskMismatch,
+    TaskNotFound,
+    TaskRunning,
+    UsageError,
+)
 from journal.events import Envelope
 from journal.fold import apply
 from journal.genesis import GENESIS_KEY, Identity, identify
@@ -26,7 +33,7 @@ from journal.log import NONE, Log, OnScan, Record, Scanned
 from journal.owner import Owner
 from journal.partition import partition_of
 from journal.readback import Readback
-from journal.resume import CheckpointStore
+from journal.resume import CheckpointStore, check
 from journal.state import TaskState
 from journal.task import Resumed, Task
 
@@ -156,6 +163,7 @@ class Journal:
         if self._checkpoints is not None:
             found = await self._checkpoints.checkpoint(task_id, self.identity.journal_id)
             if found is not None:
+                await check(self.log, partition, found)
                 state, start = found.state, found.next_offset
         start = start or await self._birth(task_id, partition)
         known = (await self.log.ends())[partition] - 1

@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -66,10 +66,13 @@ class Clients:
         self._common: Options = {"bootstrap_servers": brokers, **options}
         # The client tries one broker after the other, each for as long as a request may take.
         self.connect_s = len(brokers) * options["request_timeout_ms"] / 1000 + 1
+        self.on_metadata: Callable[[object], None] | None = None
+        """Called when a client of ours has asked anew where the topic's partitions are: now and
+        then, and whenever one was not where it was before, or not there at all."""
 
     async def producer(self, batch_bytes: int) -> AIOKafkaProducer:
         """A started idempotent producer. Raises `LogUnavailable`."""
-        return await self._started(
+        producer = await self._started(
             AIOKafkaProducer(
                 **self._common,
                 acks="all",
@@ -82,6 +85,8 @@ class Clients:
                 max_request_size=2**30,
             )
         )
+        self._watch(producer.client)
+        return producer
 
     async def consumer(
         self, max_wait_ms: int = 500, *, group: str | None = None
@@ -91,7 +96,7 @@ class Clients:
         The broker answers an idle fetch after `max_wait_ms`; until then it answers nothing else
         on that connection. `group` is only for whoever commits its offsets.
         """
-        return await self._started(
+        consumer = await self._started(
             AIOKafkaConsumer(
                 **self._common,
                 group_id=group,
@@ -101,6 +106,20 @@ class Clients:
                 max_partition_fetch_bytes=4 * 2**20,
             )
         )
+        self._watch(consumer._client)
+        return consumer
+
+    def _watch(self, client: Any) -> None:
+        told, beginning = self.on_metadata, True
+
+        def asked(cluster: object) -> None:
+            nonlocal beginning
+            if told is not None and not beginning:
+                told(cluster)
+            beginning = False
+
+        # The first time it asks because it has just begun.
+        client.cluster.add_listener(asked)
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[AIOKafkaAdminClient]:

@@ -6,6 +6,8 @@ and, for settings, `kafka_admin`. Knows no events: the records of a topic are by
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 
@@ -13,6 +15,7 @@ from journal.errors import HistoryTruncated
 from journal.kafka_admin import Topic, delete_before, findings, misconfigured, open_topic
 from journal.kafka_client import Clients, Outage, parse_url
 from journal.kafka_config import client_options
+from journal.kafka_landmark import DOUBT_S, Landmark
 from journal.kafka_offsets import GroupOffsets
 from journal.kafka_reader import Reader
 from journal.kafka_tails import Tails
@@ -28,12 +31,15 @@ class KafkaLog:
 
     conditional = False
 
-    def __init__(self, clients: Clients, topic: Topic, append_deadline_s: float) -> None:
+    def __init__(
+        self, clients: Clients, topic: Topic, append_deadline_s: float, doubt_s: float = DOUBT_S
+    ) -> None:
         """Use `open`."""
         self.url = clients.address.url
         self.partitions = topic.partitions
         self.on_scan: OnScan | None = None
         self._clients = clients
+        self._loop = asyncio.get_running_loop()
         outage = Outage(clients.address.brokers)
         limit = int(topic.settings.get("max.message.bytes", 2**20)) - _BATCH_OVERHEAD_BYTES
         self._writer = Writer(
@@ -46,7 +52,9 @@ class KafkaLog:
         self._reader = Reader(
             clients, outage, partitions=topic.partitions, patience_s=append_deadline_s
         )
-        self._tails = Tails(clients, outage, self._reader)
+        self._landmark = Landmark(clients, self._reader, doubt_s)
+        clients.on_metadata = self._landmark.doubt
+        self._tails = Tails(clients, outage, self._reader, self._landmark)
         self._group_offsets = GroupOffsets(clients, topic.partitions)
 
     @classmethod
@@ -59,13 +67,15 @@ class KafkaLog:
         replication_factor: int | None = None,
         config: Mapping[str, str] | None = None,
         append_deadline_s: float = 30.0,
+        doubt_s: float = DOUBT_S,
     ) -> KafkaLog:
         """Open `kafka://host:port[,host:port]/topic`.
 
         `create` makes a missing topic, with so many partitions and replicas (3, or as many as
         there are brokers); one that exists is used as it is. `config` holds Kafka's own
         property names (`journal.kafka_config`). An append that is not acknowledged within
-        `append_deadline_s` seconds fails.
+        `append_deadline_s` seconds fails. Every `doubt_s` seconds, and after an outage, it is
+        made sure that the topic is still the same before what is read of it is handed on.
 
         Raises `UsageError` (URL, property), `LogUnavailable` (cluster away), `LogNotFound` (no
         such topic), `LogMisconfigured` (settings that would lose events).
@@ -78,15 +88,25 @@ class KafkaLog:
             raise misconfigured(clients.address, found)
         if not topic.settings:
             _log.warning("%s: this user may not read the topic's settings; not checked", url)
-        return cls(clients, topic, append_deadline_s)
+        return cls(clients, topic, append_deadline_s, doubt_s)
 
     def append(self, partition: int, append: Append) -> None:
+        if self._landmark.replaced is not None:
+            self._loop.call_soon(append.failed, self._landmark.replaced)
+            return
         self._writer.append(partition, append)
+        self._landmark.look()
 
-    def read(
+    async def read(
         self, partition: int, start: int, end: int | None = None
     ) -> AsyncIterator[list[Record]]:
-        return self._reader.read(partition, start, end)
+        await self._landmark.verify()
+        reading = self._reader.read(partition, start, end)
+        async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                await self._landmark.verify()
+                self._landmark.note(partition, batch[-1])
+                yield batch
 
     async def read_key(self, partition: int, key: bytes, start: int = 0) -> list[Record]:
         while True:
@@ -94,7 +114,7 @@ class KafkaLog:
             first = max(start, first)
             found: list[Record] = []
             try:
-                async for batch in self._reader.read(partition, first, end):
+                async for batch in self.read(partition, first, end):
                     found += [record for record in batch if record.key == key]
                     if (done := batch[-1].offset + 1) < end:
                         self._scanned(done - first, end - first)
@@ -132,6 +152,7 @@ class KafkaLog:
         try:
             await self._writer.close()
         finally:
+            self._landmark.close()
             await self._tails.close()
             await self._group_offsets.close()
             await self._reader.close()

@@ -127,10 +127,15 @@ class Reader:
         asker, self._asker = self._asker, None
         if asker is not None and asker.done() and not asker.cancelled() and not asker.exception():
             consumer = asker.result()
-            gone = consumer.partitions_for_topic(self._topic) is None
+            known = consumer.partitions_for_topic(self._topic)
             self.discard(consumer)
-            if gone and not await self.exists():
+            if known is None and not await self.exists():
                 raise not_found(self._clients.address)
+            if known is not None and len(known) < len(self._partitions):
+                raise LogReplaced(
+                    f"topic {self._topic} has {len(known)} partitions and had "
+                    f"{len(self._partitions)}; it was deleted and made again"
+                )
 
     async def exists(self) -> bool:
         """False only where the cluster says that there is no such topic."""

@@ -17,6 +17,7 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError, OffsetOutOfRangeEr
 from journal.errors import LogError, LogUnavailable
 from journal.kafka_admin import not_found
 from journal.kafka_client import Clients, Outage, words
+from journal.kafka_landmark import Landmark
 from journal.kafka_reader import BATCH, Reader, to_records
 from journal.log import Record
 
@@ -32,10 +33,13 @@ _RENEW_S = 30.0
 class Tails:
     """All tails of one process on one topic."""
 
-    def __init__(self, clients: Clients, outage: Outage, reader: Reader) -> None:
+    def __init__(
+        self, clients: Clients, outage: Outage, reader: Reader, landmark: Landmark
+    ) -> None:
         self._clients = clients
         self._outage = outage
         self._reader = reader
+        self._landmark = landmark
         self._hubs: list[_Hub] = []
         self._closed = False
 
@@ -71,7 +75,8 @@ class Tails:
         for hub in self._hubs:
             if partition not in hub.tails:
                 return hub
-        self._hubs.append(_Hub(self._clients, self._outage, self._reader, len(self._hubs)))
+        number = len(self._hubs)
+        self._hubs.append(_Hub(self._clients, self._outage, self._reader, self._landmark, number))
         return self._hubs[-1]
 
 
@@ -104,11 +109,14 @@ class _Hub:
     a request would wait until the fetch that is under way there has been answered.
     """
 
-    def __init__(self, clients: Clients, outage: Outage, reader: Reader, number: int) -> None:
+    def __init__(
+        self, clients: Clients, outage: Outage, reader: Reader, landmark: Landmark, number: int
+    ) -> None:
         self.tails: dict[int, _Tail] = {}
         self._clients = clients
         self._outage = outage
         self._reader = reader
+        self._landmark = landmark
         self._who = f"reading, {number + 1}"
         self._loop = asyncio.get_running_loop()
         self._consumer: AIOKafkaConsumer | None = None
@@ -161,14 +169,22 @@ class _Hub:
                 try:
                     if self._stale or self._consumer is None:
                         await self._connect()
-                    self._deliver(await self._poll())
+                    got = await self._poll()
+                    if got:
+                        await self._landmark.verify()
+                        self._deliver(got)
                     await self._listen()
                 except OffsetOutOfRangeError as error:
                     self._out_of_range(error.args[0])
                 except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
                     self._stale = True
+                    self._landmark.doubt()
                     self._outage.down(self._who, words(error))
                     await asyncio.sleep(0.5)
+                except LogError as error:
+                    self._pump = None
+                    self._end(error)
+                    return
         except Exception as error:
             # Not foreseen; whoever waits here would wait for ever.
             self._end(self._clients.unavailable(words(error)))
@@ -234,6 +250,7 @@ class _Hub:
             tail = self._assigned[tp.partition]
             if self.tails.get(tp.partition) is tail:
                 records = to_records(found)
+                self._landmark.note(tp.partition, records[-1])
                 tail.position = records[-1].offset + 1
                 tail.waiting += len(records)
                 tail.batches.append(records)
@@ -271,6 +288,9 @@ class _Hub:
             self._outage.up(self._who)
             return
         self._outage.down(self._who, f"no answer for {_SILENT_S:.0f} s")
+        if self._landmark.replaced is not None:
+            raise self._landmark.replaced
+        self._landmark.doubt()
         known = self._consumer.partitions_for_topic(self._clients.address.topic)
         if known is None and not await self._reader.exists():
             self._end(not_found(self._clients.address))

@@ -50,7 +50,8 @@ class Checkpoints:
         else:
             partition = partition_of(task_id, len(answer.offsets))
             state = TaskState(task_id, partition=partition)
-        return Checkpoint(state, answer.offsets[state.partition].next_offset)
+        offset = answer.offsets[state.partition]
+        return Checkpoint(state, offset.next_offset, offset.last_checksum)
 
 
 def ask(db: str, request: Request) -> Answer:

@@ -7,7 +7,6 @@ from the states at once, so that the next batch may be folded while this one is 
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -27,6 +26,7 @@ from journal.fold import apply
 from journal.genesis import Identity
 from journal.log import Record
 from journal.partition import partition_of
+from journal.resume import checksum
 from journal.state import TaskState
 from projector.entries import MOST, Entry, TaskRows, open_body, rebuilt, touched
 from projector.rows import Row, anomaly_row, event_row, step_rows, task_row
@@ -243,8 +243,3 @@ class _Batch:
             sorted(self.done),
             self.records,
         )
-
-
-def checksum(value: bytes | None) -> str:
-    """SHA-256 of a record's value, in hex."""
-    return hashlib.sha256(value or b"").hexdigest()

@@ -20,7 +20,8 @@ from journal.codec import decode_event
 from journal.errors import BadRecord, DiskFull, HistoryTruncated, LogReplaced, ProjectionError
 from journal.genesis import Identity
 from journal.log import Log, Record
-from projector.folding import MEMORY_BYTES, Changes, Folder, checksum
+from journal.resume import checksum
+from projector.folding import MEMORY_BYTES, Changes, Folder
 from projector.store import Offset, Store
 
 BATCH_RECORDS = 5_000

@@ -1,75 +1,32 @@
-"""What only a Kafka topic does: settings, brokers that die, topics that are replaced.
+"""What only a Kafka topic does: settings, brokers that die, offsets.
 
-What every log does is in `tests/contract`.
+What every log does is in `tests/contract`; topics that are replaced are in `test_kafka_replaced`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 
 from journal.errors import (
     HistoryTruncated,
     LogMisconfigured,
     LogNotFound,
-    LogReplaced,
     LogUnavailable,
     OutcomeUnknown,
     UsageError,
 )
 from journal.kafka_admin import check_topic, settings_for
 from journal.kafka_log import KafkaLog
-from journal.log import NONE, Append, Record, append_and_wait
+from journal.log import NONE, Append
 from tests.broker import Broker
 from tests.broker.base import free_ports
+from tests.topics import T, admin, everything, opened, put
 
 pytestmark = pytest.mark.kafka
-
-T = 1_700_000_000_000
-"""Some moment, in milliseconds."""
-
-
-@asynccontextmanager
-async def opened(url: str, **options: object) -> AsyncIterator[KafkaLog]:
-    log = await KafkaLog.open(url, **options)  # type: ignore[arg-type]
-    try:
-        yield log
-    finally:
-        await log.close()
-
-
-@asynccontextmanager
-async def admin(broker: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=broker)
-    await client.start()
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-async def put(log: KafkaLog, value: bytes, *, partition: int = 0, at: int = T) -> int:
-    return await append_and_wait(log, partition, b"key", value, at)
-
-
-async def everything(log: KafkaLog, partition: int = 0) -> list[Record]:
-    start = (await log.starts())[partition]
-    return [record async for batch in log.read(partition, start) for record in batch]
-
-
-async def remake(broker: str, topic: str) -> None:
-    """Delete the topic and make it anew with one partition."""
-    async with admin(broker) as client:
-        await client.delete_topics([topic])
-        new = NewTopic(topic, 1, 1, topic_configs=settings_for(1))
-        # Until the broker has forgotten the old one it refuses a new one.
-        while (await client.create_topics([new])).topic_errors[0][1]:
-            pass
 
 
 # --- opening ------------------------------------------------------------------------------------
@@ -340,54 +297,6 @@ async def test_a_broker_killed_under_appends_loses_and_doubles_nothing(
                 int(v[1]) for r in found[partition] if int((v := r.value.split(b":"))[0]) == writer
             ]
             assert mine == sorted(mine)
-
-
-# --- another topic under the same name -----------------------------------------------------------
-
-
-async def test_an_append_to_a_topic_made_again_is_found_out(
-    kafka_broker: str, kafka_topic: str, kafka_url: str
-) -> None:
-    async with opened(kafka_url, create=True, partitions=1) as log:
-        for n in range(3):
-            assert await put(log, b"old") == n
-        await remake(kafka_broker, kafka_topic)
-        with pytest.raises(LogReplaced, match=kafka_topic):
-            await put(log, b"new")
-        # And from then on nothing more is written there.
-        with pytest.raises(LogReplaced):
-            await put(log, b"newer")
-        assert len(await everything(log)) == 1
-
-
-async def test_a_tail_of_a_topic_made_again_is_found_out(
-    kafka_broker: str, kafka_topic: str, kafka_url: str
-) -> None:
-    async with opened(kafka_url, create=True, partitions=1) as log:
-        for _ in range(3):
-            await put(log, b"old")
-        tail = log.tail(0, 0)
-        seen: list[Record] = []
-        while len(seen) < 3:
-            seen += await anext(tail)
-        await remake(kafka_broker, kafka_topic)
-        with pytest.raises(LogReplaced, match="0:3"):
-            await anext(tail)
-        with pytest.raises(LogReplaced, match="0:3"):
-            await anext(log.read(0, 3))
-
-
-async def test_a_tail_of_a_deleted_topic_ends(
-    kafka_broker: str, kafka_topic: str, kafka_url: str
-) -> None:
-    async with opened(kafka_url, create=True, partitions=1) as log:
-        await put(log, b"old")
-        tail = log.tail(0, 0)
-        await anext(tail)
-        async with admin(kafka_broker) as client:
-            await client.delete_topics([kafka_topic])
-        with pytest.raises(LogNotFound):
-            await anext(tail)
 
 
 # --- reading ------------------------------------------------------------------------------------
