@@ -72,10 +72,12 @@ class Folder:
     def fold(self, parts: Sequence[tuple[int, list[Record]]]) -> Changes:
         """Fold (partition, records) pairs, in this order.
 
-        Stops before an event that is too new, and says so in `stopped`.
+        Stops before an event that is too new, says so in `stopped`, and folds nothing more.
         """
         self._batch += 1
         batch = _Batch()
+        if self.stopped is not None:
+            return batch.changes(self._identity.journal_id)
         decoded = [(p, records, list(map(_decoded, records))) for p, records in parts]
         self._fetch([events for _, _, events in decoded])
         for partition, records, events in decoded:

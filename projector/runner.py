@@ -12,6 +12,7 @@ import contextlib
 import gc
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -132,8 +133,17 @@ class Runner:
     async def _pump(self, store: Store, intake: _Intake) -> None:
         loop = asyncio.get_running_loop()
         folder = Folder(self._identity, store.load, self._memory_bytes)
-        folded = committed = 0
+        folding: deque[asyncio.Future[tuple[Changes, dict[str, Any]]]] = deque()
         writing: tuple[asyncio.Future[None], int] | None = None
+        committed = 0
+
+        async def write() -> None:
+            """Begin to write the oldest batch of those that are folded, or will be."""
+            nonlocal writing
+            changes, tables = await folding.popleft()
+            await settle()
+            future = loop.run_in_executor(write_thread, store.write, changes, tables)
+            writing = future, changes.records
 
         async def settle() -> None:
             nonlocal writing, committed
@@ -149,19 +159,28 @@ class Runner:
             ThreadPoolExecutor(1, "projector-fold") as fold_thread,
             ThreadPoolExecutor(1, "projector-write") as write_thread,
         ):
-            while folder.stopped is None:
-                if intake.idle:
-                    await settle()
-                parts = await intake.batch()
-                if not parts:
-                    break
-                folder.written(committed)
-                folded += 1
-                changes, tables = await loop.run_in_executor(fold_thread, _fold, folder, parts)
+            try:
+                while folder.stopped is None:
+                    if intake.idle:
+                        while folding:
+                            await write()
+                        await settle()
+                    parts = await intake.batch()
+                    if not parts:
+                        break
+                    # Behind the one that is being folded, so that the thread need not wait for
+                    # the loop in between.
+                    folding.append(
+                        loop.run_in_executor(fold_thread, _fold, folder, parts, committed)
+                    )
+                    if len(folding) > 1:
+                        await write()
+                while folding:
+                    await write()
                 await settle()
-                future = loop.run_in_executor(write_thread, store.write, changes, tables)
-                writing = future, changes.records
-            await settle()
+            finally:
+                for future in folding:
+                    future.cancel()
         if folder.stopped is not None:
             raise folder.stopped
         if intake.error is not None:
@@ -236,7 +255,8 @@ class _Intake:
 
     @property
     def idle(self) -> bool:
-        return self._queue.empty()
+        """Whether what has been folded should be written before more comes."""
+        return self._follow and self._queue.empty()
 
     async def batch(self) -> list[Part]:
         """The next batch; empty when there is no more, after an error, or when stopped."""
@@ -267,11 +287,12 @@ async def _tell(queue: asyncio.Queue[_Item], stop: asyncio.Event) -> None:
     await queue.put((STOP, None))
 
 
-def _fold(folder: Folder, parts: Sequence[Part]) -> tuple[Changes, dict[str, Any]]:
+def _fold(folder: Folder, parts: Sequence[Part], committed: int) -> tuple[Changes, dict[str, Any]]:
     # Nothing here makes cycles, and looking for them in all the states costs more than folding.
     collecting = gc.isenabled()
     gc.disable()
     try:
+        folder.written(committed)
         changes = folder.fold(parts)
         return changes, _tables(changes)
     finally:
