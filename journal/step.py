@@ -6,6 +6,7 @@ Knows the owner's pipeline, tools and payloads; knows nothing of how a task is o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ class Step:
         self.index = index
         self._task = task
         self._next_position = 0
+        self._scope = contextlib.ExitStack()
 
     @property
     def recorded(self) -> StepState | None:
@@ -132,9 +134,16 @@ class Step:
     # --- the context ----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Step:
+        try:
+            await self._task.ready()
+        except BaseException:
+            self._task.leave(self.index)
+            raise
+        self._scope.enter_context(self._task.scope(f"step {self.index}"))
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._scope.close()
         self._task.leave(self.index)
         if not self._task.running:
             return

@@ -5,14 +5,19 @@ Knows the owner's pipeline and the state; knows nothing of how the task was foun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from journal import events as ev
+from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore
-from journal.codec import decode_value, digest_value, encode
+from journal.codec import decode_value, encode
+from journal.durable import Durable
 from journal.errors import ReplayDiverged, TaskEnded, UsageError
 from journal.events import Decision
 from journal.ids import new_id
@@ -22,7 +27,6 @@ from journal.payloads import decision_payload, outcome_payloads, payload, type_n
 from journal.state import COMPLETED, Message, TaskState
 from journal.state import Step as StepState
 from journal.step import Step
-from journal.tools import run_function
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -52,8 +56,7 @@ class Task:
         self._owner = owner
         self._live: set[int] = set()
         self._handed: set[str] = set()
-        self._occurrences: dict[str, int] = {}
-        self._running_functions = 0
+        self._durable = Durable(self)
 
     @property
     def owner(self) -> Owner:
@@ -72,6 +75,17 @@ class Task:
         goes on with another worker's events, which are no answer to this one."""
         if self._owner is not None and self._owner.dead is not None:
             raise self._owner.dead
+
+    async def ready(self) -> None:
+        """Whether something new may begin: raises what `check` raises, and `TaskEnded` where the
+        run was to be cancelled, which this then records."""
+        self.check()
+        if self.state.head.cancel_requested and self.state.running:
+            await self.owner.append("TaskCancelled", ev.TaskCancelled(self.state.cancel_reason))
+        if self.status == CANCELLED:
+            raise TaskEnded(
+                f"task {self.id} was cancelled: {self.state.error or 'no reason given'}"
+            )
 
     @property
     def running(self) -> bool:
@@ -155,52 +169,47 @@ class Task:
             )
         return done
 
-    # --- durable functions ------------------------------------------------------------------------
+    # --- durable calls ----------------------------------------------------------------------------
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a function once; replay its recorded value after that. See `run_as` for a key."""
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        if self._running_functions:
-            raise UsageError(f"{name}: functions at the same time need a key: task.run_as(key, …)")
-        digest = digest_value([list(args), kwargs])
-        place = f"{name}:{digest}"
-        nth = self._occurrences[place] = self._occurrences.get(place, 0) + 1
-        self._running_functions += 1
-        try:
-            return await self._value(f"{place}:{nth}", name, digest, function, args, kwargs)
-        finally:
-            self._running_functions -= 1
+        """Run a function, sync or async, once; replay its recorded value after that.
 
-    async def run_as(
-        self, key: str, function: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:
-        """Like `run`, known by `key` within the task."""
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        return await self._value(
-            f"key:{key}", name, digest_value([list(args), kwargs]), function, args, kwargs
-        )
+        A call is known by scope, function, digest of the arguments and occurrence. A step is a
+        scope, and so are a function that runs here, each call of `gather`, and `scope(name)`.
+        Raises `UsageError` where another call runs in the same scope, `ReplayDiverged` where the
+        code has changed. An exception of the function is recorded nowhere.
+        """
+        return await self._durable.run(None, function, args, kwargs)
 
-    async def _value(
-        self,
-        key: str,
-        name: str,
-        digest: str,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        self.check()
-        known = self.state.values.get(key)
-        if known is not None:
-            if (known.function, known.arguments_digest) != (name, digest):
-                raise ReplayDiverged(
-                    f"task {self.id}: {key} is recorded of {known.function} with arguments "
-                    f"{known.arguments_digest}, now it is {name} with {digest}"
-                )
-            return decode_value(known.value, self.blobs.get)
-        raw = await payload(await run_function(function, args, kwargs), self.blobs)
-        await self.owner.append("ValueRecorded", ev.ValueRecorded(key, name, raw, digest))
-        return decode_value(self.state.values[key].value, self.blobs.get)
+    def options(self, *, key: str) -> TaskOptions:
+        """How the next durable call is made: `key` names it within the task, whatever its scope."""
+        return TaskOptions(self._durable, key)
+
+    def scope(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """A scope of its own for durable calls that run beside others."""
+        return self._durable.inside(name)
+
+    async def gather(
+        self, *calls: Awaitable[Any], limit: int | None = None, policy: str = "fail_fast"
+    ) -> list[Any]:
+        """Run calls at the same time, at most `limit` of them, each in a scope of its own.
+
+        `fail_fast` stops the others at the first exception and raises it; `collect` returns
+        exceptions in their places. Raises `UsageError`.
+        """
+        return await self._durable.gather(calls, limit, policy)
+
+    async def now(self) -> datetime:
+        """The time, UTC, at which this was first asked for here."""
+        return await self._durable.now()
+
+    async def random(self) -> float:
+        """A number from 0 to 1, the one that was first drawn here."""
+        return await self._durable.random()
+
+    async def uuid(self) -> uuid.UUID:
+        """A random UUID, the one that was first made here."""
+        return await self._durable.uuid()
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -246,6 +255,18 @@ class Task:
         """End the task badly; `journal retry` reopens it."""
         kind = error_type or ("Error" if isinstance(error, str) else type_name(error))
         await self.owner.append("TaskFailed", ev.TaskFailed(kind, str(error)))
+
+
+class TaskOptions:
+    """A durable call with its options; see `Task.options`."""
+
+    def __init__(self, durable: Durable, key: str) -> None:
+        self._durable = durable
+        self._key = key
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Like `Task.run`, known by the key."""
+        return await self._durable.run(self._key, function, args, kwargs)
 
 
 def _plain(raw: Any) -> Any:

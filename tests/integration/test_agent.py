@@ -6,12 +6,10 @@ Knows the public API; a second worker is a second connection to the same log.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import journal
-from journal.blobs import DirectoryBlobs
 from journal.errors import (
     CallUncertain,
     EventTooNew,
@@ -29,17 +27,6 @@ from journal.log import append_and_wait
 from journal.messages import messages
 
 Connect = Callable[[], journal.Journal]
-
-
-@pytest.fixture(params=["sqlite", "kafka", "kafka-once"])
-def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
-    confirm = "once" if request.param == "kafka-once" else "always"
-    if request.param == "sqlite":
-        url = str(tmp_path / "journal.db")
-    else:
-        url = request.getfixturevalue("kafka_url")
-    blobs = DirectoryBlobs(tmp_path / "blobs")
-    return lambda: journal.connect(url, create=True, confirm=confirm, blobs=blobs)
 
 
 def asks(*names: str) -> Decision:

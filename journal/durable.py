@@ -1,0 +1,174 @@
+"""The durable calls of one task: functions, clock and chance, each run once and replayed after.
+
+Knows the owner's pipeline, scopes and payloads; knows nothing of steps, people or sub-tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import copy_context
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from journal import events as ev
+from journal import scope as scopes
+from journal.codec import decode_value, digest_value
+from journal.errors import ReplayDiverged, UsageError
+from journal.payloads import payload
+from journal.scope import Scope
+from journal.tools import run_function
+
+if TYPE_CHECKING:
+    from journal.task import Task
+
+POLICIES = ("fail_fast", "collect")
+_KEYED = "="
+
+
+class Durable:
+    """What a task has recorded of its durable calls, and the scopes of this process."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._root = self._scope("")
+
+    def _scope(self, path: str) -> Scope:
+        state = self._task.state
+        values = [] if state.steps else [v for v in state.values.values() if _in(v.key, path)]
+        return Scope(path, values)
+
+    @property
+    def scope(self) -> Scope:
+        """The scope that the calling code is in."""
+        return scopes.current(self._task) or self._root
+
+    @contextlib.contextmanager
+    def inside(self, name: str) -> Iterator[None]:
+        """Run what is inside in a scope of this name within the present one."""
+        with scopes.entered(self._task, self._scope(self.scope.inner(name))):
+            yield
+
+    async def run(
+        self, key: str | None, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        """The function's recorded value, or that of running it now. See `Task.run`."""
+        await self._task.ready()
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        digest = digest_value([list(args), kwargs])
+        here = self.scope
+        if key is not None:
+            place = f"{_KEYED}{key}"
+            return await self._value(place, name, digest, function, args, kwargs)
+        what = f"{name}:{digest}"
+        place = here.place(what)
+        with here.alone(name):
+            if place not in self._task.state.values:
+                here.check_new(name, digest)
+            else:
+                # What runs at the same time must be told apart on a replay as well.
+                await asyncio.sleep(0)
+            value = await self._value(place, name, digest, function, args, kwargs)
+            here.replayed(place)
+            here.passed(what)
+            return value
+
+    async def _value(
+        self, key: str, name: str, digest: str, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        task = self._task
+        known = task.state.values.get(key)
+        if known is None:
+            with self.inside(key.removeprefix(self.scope.path)):
+                raw = await payload(await run_function(function, args, kwargs), task.blobs)
+            await task.owner.append("ValueRecorded", ev.ValueRecorded(key, name, raw, digest))
+            known = task.state.values[key]
+        if (known.function, known.arguments_digest) != (name, digest):
+            raise ReplayDiverged(
+                f"task {task.id}: {key.lstrip(_KEYED)} is recorded of {known.function} with "
+                f"arguments {known.arguments_digest}, now it is {name} with {digest}"
+            )
+        return decode_value(known.value, task.blobs.get)
+
+    # --- clock and chance -------------------------------------------------------------------------
+
+    async def now(self) -> datetime:
+        """The time at which this was first asked for."""
+        return datetime.fromisoformat(await self.run(None, now, (), {}))
+
+    async def random(self) -> float:
+        """The number that was first drawn."""
+        number: float = await self.run(None, draw, (), {})
+        return number
+
+    async def uuid(self) -> uuid.UUID:
+        """The UUID that was first made."""
+        return uuid.UUID(await self.run(None, make_uuid, (), {}))
+
+    # --- at the same time -------------------------------------------------------------------------
+
+    async def gather(
+        self, calls: tuple[Awaitable[Any], ...], limit: int | None, policy: str
+    ) -> list[Any]:
+        """See `Task.gather`."""
+        if policy not in POLICIES or (limit is not None and limit < 1):
+            for call in calls:
+                if asyncio.iscoroutine(call):
+                    call.close()
+            raise UsageError(
+                f"gather takes a limit of at least 1 and a policy of {', '.join(POLICIES)}; "
+                f"not {limit!r} and {policy!r}"
+            )
+        here = self.scope
+        group = here.place("gather").removeprefix(here.path)
+        room = asyncio.Semaphore(limit if limit is not None else max(1, len(calls)))
+
+        async def one(call: Awaitable[Any]) -> Any:
+            async with room:
+                return await call
+
+        with here.alone("gather"):
+            running = []
+            for n, call in enumerate(calls):
+                context = copy_context()
+                inner = self._scope(here.inner(f"{group}.{n}"))
+                context.run(scopes.enter, self._task, inner)
+                running.append(asyncio.create_task(one(call), context=context))
+            results = await _together(running, collect=policy == "collect")
+            here.passed("gather")
+            return results
+
+
+async def _together(running: list[asyncio.Task[Any]], *, collect: bool) -> list[Any]:
+    if collect:
+        return list(await asyncio.gather(*running, return_exceptions=True))
+    try:
+        return list(await asyncio.gather(*running))
+    except BaseException:
+        for task in running:
+            task.cancel()
+        # What was cancelled still has to record what it has done.
+        await asyncio.gather(*running, return_exceptions=True)
+        raise
+
+
+def _in(key: str, path: str) -> bool:
+    return not key.startswith(_KEYED) and scopes.path_of(key) == path
+
+
+def now() -> str:
+    """UTC, to the microsecond."""
+    return datetime.now(UTC).isoformat()
+
+
+def draw() -> float:
+    """From 0 to 1, without 1."""
+    return random.random()
+
+
+def make_uuid() -> str:
+    """A random UUID."""
+    return str(uuid.uuid4())

@@ -1,0 +1,31 @@
+"""A journal to connect to, on each log, for the tests of the agent's side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import journal
+from journal.blobs import DirectoryBlobs
+
+Connect = Callable[[], journal.Journal]
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("kafka", marks=pytest.mark.kafka),
+        pytest.param("kafka-once", marks=pytest.mark.kafka),
+    ]
+)
+def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
+    """Makes another connection to one journal: a second worker, or the first after a crash."""
+    confirm = "once" if request.param == "kafka-once" else "always"
+    if request.param == "sqlite":
+        url = str(tmp_path / "journal.db")
+    else:
+        url = request.getfixturevalue("kafka_url")
+    blobs = DirectoryBlobs(tmp_path / "blobs")
+    return lambda: journal.connect(url, create=True, confirm=confirm, blobs=blobs)
