@@ -12,8 +12,12 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
+from typing import Any
+
+from msgspec import Struct
 
 from journal import events as ev
+from journal import outside
 from journal.backends import log_url, open_log
 from journal.blobs import BlobStore, DirectoryBlobs
 from journal.codec import check_task_id, decode_event
@@ -26,15 +30,15 @@ from journal.errors import (
     UsageError,
 )
 from journal.events import Envelope
-from journal.fold import apply
-from journal.genesis import GENESIS_KEY, Identity, identify
+from journal.finding import caught_up, every_state
+from journal.genesis import Identity, identify
 from journal.ids import birth_ms, now_ms
-from journal.log import NONE, Log, OnScan, Record, Scanned
+from journal.log import Log, OnScan, Record, Scanned
 from journal.owner import Owner
 from journal.partition import partition_of
 from journal.readback import Readback
 from journal.resume import CheckpointStore, check
-from journal.state import TaskState
+from journal.state import Subtask, TaskState
 from journal.task import Resumed, Task
 
 logger = logging.getLogger("journal")
@@ -112,7 +116,7 @@ class Journal:
 
     async def state(self, task_id: str) -> TaskState:
         """The task's state now, without claiming it. Raises `TaskNotFound`."""
-        state, _, _ = await self._load(check_task_id(task_id))
+        state, _, _ = await self._load(task_id)
         if not state.exists:
             raise TaskNotFound(f"no task {task_id} in {self.url}; journal tasks lists them")
         return state
@@ -137,43 +141,21 @@ class Journal:
 
     async def tasks(self, *, status: str | None = None) -> list[TaskState]:
         """Every task's state, from the log alone, in order of appearance."""
-        states: dict[str, TaskState] = {}
-        for partition, start in (await self.log.starts()).items():
-            async for batch in self.log.read(partition, start):
-                for record in batch:
-                    if record.key == GENESIS_KEY:
-                        continue
-                    try:
-                        event = decode_event(record.value, record.key)
-                    except BadRecord:
-                        continue
-                    if event.task_id is None:
-                        continue
-                    state = states.get(event.task_id)
-                    if state is None:
-                        state = TaskState(event.task_id, partition=partition)
-                        states[event.task_id] = state
-                    apply(state, event, record.offset)
-        return [s for s in states.values() if s.exists and status in (None, s.status)]
+        return [s for s in await every_state(self.log) if status in (None, s.status)]
 
-    async def _load(self, task_id: str) -> tuple[TaskState, int, int]:
-        """(state, offset up to which it is known, offset of the task's last record)."""
-        partition = partition_of(task_id, self.log.partitions)
-        state, start = TaskState(task_id, partition=partition), 0
-        if self._checkpoints is not None:
+    async def _load(self, task_id: str, start: int | None = None) -> tuple[TaskState, int, int]:
+        """(state, offset up to which it is known, offset of the task's last record). `start` is
+        an offset below which the task has nothing, where the caller knows one."""
+        partition = partition_of(check_task_id(task_id), self.log.partitions)
+        state = TaskState(task_id, partition=partition)
+        if self._checkpoints is not None and start is None:
             found = await self._checkpoints.checkpoint(task_id, self.identity.journal_id)
             if found is not None:
                 await check(self.log, partition, found)
                 state, start = found.state, found.next_offset
-        start = start or await self._birth(task_id, partition)
-        known = (await self.log.ends())[partition] - 1
-        last = state.offset if state.exists else NONE
-        for record in await self.log.read_key(partition, task_id.encode(), start):
-            last = record.offset
-            known = max(known, last)
-            with contextlib.suppress(BadRecord):
-                apply(state, decode_event(record.value, record.key), record.offset)
-        return state, known, last
+        if not start:
+            start = await self._birth(task_id, partition)
+        return await caught_up(self.log, state, start)
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -192,41 +174,49 @@ class Journal:
         description), `TaskRunning` (it has an owner, and `takeover` is False), `TaskEnded` (it
         failed), `TaskFenced` (somebody else claimed it at the same moment).
         """
-        state, known, last = await self._load(check_task_id(task_id))
+        state, known, last = await self._load(task_id)
         if state.exists:
             _check(state, description, takeover)
             if not state.running:
-                yield Task(state, None, self.blobs, None)
+                yield Task(state, None, self.blobs, None, self)
                 return
         elif description is None:
             raise TaskNotFound(f"no task {task_id} in {self.url}; give a description to start it")
         async with self._owned(state, known, last) as owner:
             resumed = await self._claim(owner, description, agent_name)
-            yield Task(state, owner, self.blobs, resumed)
+            yield Task(state, owner, self.blobs, resumed, self)
 
     @contextlib.asynccontextmanager
     async def owned(self, task_id: str) -> AsyncIterator[Owner]:
         """The writing side of a task, there or not, before any claim: for whoever decides by its
         state whether to claim it."""
-        state, known, last = await self._load(check_task_id(task_id))
+        state, known, last = await self._load(task_id)
         async with self._owned(state, known, last) as owner:
             yield owner
 
     @contextlib.asynccontextmanager
-    async def _owned(self, state: TaskState, known: int, last: int) -> AsyncIterator[Owner]:
+    async def _owned(
+        self,
+        state: TaskState,
+        known: int,
+        last: int,
+        *,
+        confirm: str | None = None,
+    ) -> AsyncIterator[Owner]:
+        confirm = confirm or self.confirm
         readback = self._readbacks.setdefault(state.partition, Readback(self.log, state.partition))
         owner = Owner(
             self.log,
             state,
             known=known,
             last=last,
-            confirm=self.confirm,
+            confirm=confirm,
             readback=readback,
             deadline_s=self._deadline_s,
         )
         self._owners.add(owner)
         await readback.watch(owner, known)
-        held = not self.log.conditional and self.confirm == "always"
+        held = not self.log.conditional and confirm == "always"
         if held:
             readback.hold()
         try:
@@ -237,6 +227,45 @@ class Journal:
             if held:
                 readback.release()
             readback.unwatch(owner)
+
+    @contextlib.asynccontextmanager
+    async def child(
+        self, parent: Task, subtask: Subtask, *, fresh: bool, create: bool = True
+    ) -> AsyncIterator[Task | None]:
+        """See `journal.subtasks.Opener`. Raises `TaskFenced`, and `TaskMismatch` where the child's
+        id is that of a task which is not this parent's."""
+        id, start = subtask.child_task_id, None
+        if fresh and not self.log.conditional and birth_ms(id) is not None:
+            # The parent's id is random, so that nobody else can have used the child's.
+            start = (await self.log.ends())[partition_of(id, self.log.partitions)]
+        state, known, last = await self._load(id, start)
+        if state.exists and state.head.parent_ref != subtask.id:
+            raise TaskMismatch(f"task {id} is no sub-task of {parent.id}; give another name")
+        if not state.exists and not create:
+            yield None
+            return
+        epoch = parent.owner.state.head.epoch
+        again = state.status == "failed" and (state.head.parent_epoch or 0) < parent.state.run_epoch
+        if state.exists and not state.running and not again:
+            yield Task(state, None, self.blobs, None, self)
+            return
+        async with self._owned(state, known, last) as owner:
+            type, body, own_epoch = self._child_claim(parent, subtask, state)
+            await owner.claim(type, body, own_epoch, ref=subtask.id, parent_epoch=epoch)
+            yield Task(state, owner, self.blobs, None, self)
+
+    def _child_claim(
+        self, parent: Task, subtask: Subtask, state: TaskState
+    ) -> tuple[str, Struct, int]:
+        if not state.exists:
+            start = ev.TaskStarted(
+                subtask.name, parent.state.agent_name, self._worker, parent_task_id=parent.id
+            )
+            return "TaskStarted", start, 0
+        epoch = state.head.epoch + 1
+        if state.running:
+            return "TaskClaimed", ev.TaskClaimed(self._worker, state.agent_name), epoch
+        return "TaskReopened", ev.TaskReopened(self._worker, "the parent was reopened"), epoch
 
     async def _claim(
         self, owner: Owner, description: str | None, agent_name: str | None
@@ -257,15 +286,61 @@ class Journal:
 
     async def retry(self, task_id: str, reason: str | None = None) -> TaskState:
         """Reopen a failed task. Raises `TaskNotFound`, or `UsageError` where it has not failed."""
-        state, known, last = await self._load(check_task_id(task_id))
+        state, known, last = await self._load(task_id)
         if not state.exists:
             raise TaskNotFound(f"no task {task_id} in {self.url}; journal tasks lists them")
         if state.status != "failed":
             raise UsageError(f"task {task_id} has not failed; it is {state.status}")
         async with self._owned(state, known, last) as owner:
             body = ev.TaskReopened(self._worker, reason)
-            await owner.claim("TaskReopened", body, state.head.epoch + 1)
+            head = state.head
+            await owner.claim(
+                "TaskReopened",
+                body,
+                head.epoch + 1,
+                ref=head.parent_ref,
+                parent_epoch=head.parent_epoch,
+            )
         return state
+
+    # --- from outside -----------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def outside(self, task_id: str) -> AsyncIterator[Owner]:
+        """A way to append what is not its owner's to a task; every append is read back."""
+        state, known, last = await self._load(task_id)
+        async with self._owned(state, known, last, confirm="always") as owner:
+            yield owner
+
+    async def send(
+        self, task_id: str, content: Any, role: str = "user", *, id: str | None = None
+    ) -> str:
+        """Give a task a message, whoever owns it; returns the message's id. Its owner sees it
+        before its next decision. The same `id` again changes nothing.
+
+        Raises `TaskNotFound`, `TaskEnded`, `ValueRefused`.
+        """
+        return await outside.send(self, task_id, content, role, id)
+
+    async def answer(
+        self,
+        task_id: str,
+        value: Any,
+        *,
+        key: str | None = None,
+        answered_by: str | None = None,
+    ) -> TaskState:
+        """Answer what a task asks for; `key` names the request where there are several.
+
+        Raises `TaskNotFound`, `TaskEnded`, and `UsageError` where nothing of that key is asked
+        for any more, or the value does not satisfy the schema.
+        """
+        return await outside.answer(self, task_id, value, key, answered_by)
+
+    async def cancel(self, task_id: str, reason: str | None = None) -> TaskState:
+        """Want a task's run to end. One that waits ends at once, else its owner ends it, before
+        it begins anything new. Raises `TaskNotFound`, `TaskEnded`."""
+        return await outside.cancel(self, task_id, reason)
 
 
 def _check(state: TaskState, description: str | None, takeover: bool) -> None:

@@ -69,6 +69,24 @@ class CallUncertain(JournalError):
         self.position = position
 
 
+class AskTimedOut(JournalError):
+    """Nobody answered in time. `key` names the request."""
+
+    def __init__(self, message: str, key: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class SubtaskFailed(JournalError):
+    """A sub-task failed, or was cancelled. `error_type` is the exception's type name; the cause is
+    chained where it ran in this process."""
+
+    def __init__(self, message: str, name: str, error_type: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.error_type = error_type
+
+
 class ToolError(JournalError):
     """A tool failed for good. `error_type` is the exception's type name; the cause is chained
     where the tool ran in this process."""

@@ -71,6 +71,7 @@ def _lose_calls(s: TaskState, still: set[tuple[int, int]]) -> None:
 def _task_reopened(s: TaskState, e: Envelope, b: ev.TaskReopened) -> str | None:
     s.worker = b.worker
     s.error = s.error_type = s.ended_at = s.cancel_reason = None
+    s.run_epoch = e.epoch or 0
     s.waits = {key: wait for key, wait in s.waits.items() if wait.status != PENDING}
     for subtask in s.subtasks.values():
         if subtask.status == FAILED:

@@ -63,7 +63,9 @@ def new_task_id(born_ms: int | None = None) -> str:
 
 
 def birth_ms(task_id: str) -> int | None:
-    """When an id of `new_task_id` was made (milliseconds); None for any other id."""
+    """When an id of `new_task_id` was made (milliseconds), or that of the task whose sub-task has
+    this id; None for any other id."""
+    task_id = task_id.partition(":")[0]
     end = len(_PREFIX) + _TIME_DIGITS
     if len(task_id) != end + 21 or not task_id.startswith(_PREFIX) or task_id[end] != "-":
         return None

@@ -26,7 +26,7 @@ from journal.errors import (
     TaskEnded,
     TaskFenced,
 )
-from journal.events import CLAIM, EVENT_TYPES, Envelope, TaskClaimed
+from journal.events import ANYONE, CLAIM, EVENT_TYPES, Envelope, TaskClaimed
 from journal.fold import Verdict, apply
 from journal.ids import birth_ms, new_id, now_ms, rfc3339
 from journal.log import Cursor, Log, Record
@@ -60,6 +60,7 @@ class Owner:
         self.key = state.task_id.encode()
         self.partition = state.partition
         self._known = known
+        self._read_to = known + 1
         self._last = last
         self.birth_ms = birth_ms(state.task_id) or 0
         self.cursor = Cursor(last)
@@ -71,6 +72,7 @@ class Owner:
         self._unsettled = False
         self._settling: asyncio.Lock = asyncio.Lock()
         self._renewal: tuple[Envelope, Struct] | None = None
+        self._parent: tuple[str | None, int | None] = None, None
         self._conditional = log.conditional
         self._at_ack = not log.conditional and confirm == "once"
         self._verifier = Verifier(state.head)
@@ -82,10 +84,16 @@ class Owner:
     # --- appending ----------------------------------------------------------------------------
 
     async def append(
-        self, type: str, body: Struct, *, v: int | None = None, read_back: bool = False
+        self,
+        type: str,
+        body: Struct,
+        *,
+        v: int | None = None,
+        ref: str | None = None,
+        read_back: bool = False,
     ) -> Verdict:
         """Append an owner's event; returns when it is accepted. `v` is the version that `body`
-        has the shape of, where that is not the current one.
+        has the shape of, where that is not the current one; `ref` the event that it is about.
 
         Raises `TaskFenced` or `TaskEnded`, after which this owner can write no more;
         `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened.
@@ -98,14 +106,25 @@ class Owner:
         self._seq += 1
         head = self.state.head
         event.epoch, event.owner, event.seq = head.epoch, head.owner, self._seq
+        event.ref = ref
         # A body of an old version is folded as any reader will fold it: upcast.
         pending = self._submit(event, None if v else body)
         if self._at_ack and read_back:
             return await self._read_back(pending)
         return await pending.future
 
-    async def claim(self, type: str, body: Struct, epoch: int) -> None:
-        """Win the task at `epoch`, or raise `TaskFenced` (somebody else did) or `TaskEnded`."""
+    async def claim(
+        self,
+        type: str,
+        body: Struct,
+        epoch: int,
+        *,
+        ref: str | None = None,
+        parent_epoch: int | None = None,
+    ) -> None:
+        """Win the task at `epoch`, or raise `TaskFenced` (somebody else did) or `TaskEnded`. A
+        sub-task is claimed for its parent: by the parent's start of it, and its epoch."""
+        self._parent = ref, parent_epoch
         await self._claim(self._claiming(type, body, epoch), body)
 
     async def _claim(self, event: Envelope, body: Struct) -> None:
@@ -115,13 +134,37 @@ class Owner:
             raise self._die(self._fenced())
         self._seq = self.state.head.seq
 
-    async def receive(self, id: str, body: Struct) -> Verdict:
-        """Append a `MessageReceived` of this id."""
+    async def put(
+        self, type: str, body: Struct, *, ref: str | None = None, id: str | None = None
+    ) -> Verdict:
+        """Append an event that is not an owner's, claimed or not; `ref` is the run unless given.
+
+        Raises `TaskEnded`; what else speaks against it is the verdict's label.
+        """
         if self._unsettled:
             await self.settle()
-        event = self._event("MessageReceived", body)
-        event.id, event.ref = id, self.state.head.run_id
-        return await self._submit(event, body).future
+        event = self._event(type, body)
+        event.id, event.ref = id or event.id, ref or self.state.head.run_id
+        verdict = await self._submit(event, body).future
+        if verdict.label == AFTER_END:
+            raise self._ended()
+        return verdict
+
+    async def catch_up(self) -> None:
+        """See what others have appended up to now, before acting on the state.
+
+        Raises what `change` raises, and what reading the log can.
+        """
+        end = (await self.log.ends())[self.partition]
+        start = max(self._known + 1, self._read_to, self._readback.position)
+        if start < end:
+            for record in await self.log.read_key(self.partition, self.key, start):
+                self.seen(record)
+            self._read_to = end
+        if not self._pending and self._recovering is None:
+            self.cursor = Cursor(self._last)
+        if self._dead is not None:
+            raise self._dead
 
     def _event(self, type: str, body: Struct) -> Envelope:
         """An event but for what its class carries."""
@@ -134,6 +177,7 @@ class Owner:
     def _claiming(self, type: str, body: Struct, epoch: int) -> Envelope:
         event = self._event(type, body)
         event.epoch, event.owner = epoch, new_id()
+        event.ref, event.parent_epoch = self._parent
         return event
 
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:
@@ -184,7 +228,7 @@ class Owner:
             self._fail(pending, error)
             return
         label = verdict.label
-        if label in _SETTLED:
+        if label in _SETTLED or EVENT_TYPES[pending.event.type][0] == ANYONE:
             if not pending.future.done():
                 pending.future.set_result(verdict)
             self._wake()
@@ -358,13 +402,12 @@ class Owner:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    async def change(self) -> None:
-        """Return when something has happened to the state or to an append. Raises what this
-        owner died of."""
+    async def change(self, timeout_s: float | None = None) -> None:
+        """Return when something has happened to the state or to an append, or the time is up."""
         future = asyncio.get_running_loop().create_future()
         self._changed.add(future)
         try:
-            await future
+            await asyncio.wait((future,), timeout=timeout_s)
         finally:
             self._changed.discard(future)
 

@@ -28,7 +28,7 @@ class Watcher(Protocol):
 
 
 class Readback:
-    """The tail of one partition. `position` is the offset that it hands out next."""
+    """The tail of one partition."""
 
     def __init__(self, log: Log, partition: int) -> None:
         self._log = log
@@ -37,6 +37,11 @@ class Readback:
         self._holders = 0
         self._task: asyncio.Task[None] | None = None
         self._position: int | None = None
+
+    @property
+    def position(self) -> int:
+        """The offset that it hands out next; 0 while nobody watches."""
+        return self._position or 0
 
     async def watch(self, watcher: Watcher, known: int) -> None:
         """Tell `watcher` of every record of its key past the offset `known`."""

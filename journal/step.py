@@ -55,6 +55,7 @@ class Step:
         decision = self._decision()
         if decision is not None:
             return decision
+        await self._task.look()
         made = as_decision(await run_function(model, args, kwargs))
         await self._start(await decision_payload(made, self._task.blobs))
         return self._decision() or made

@@ -5,6 +5,7 @@ Knows the owner's pipeline and the state; knows nothing of how the task was foun
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +28,8 @@ from journal.payloads import decision_payload, outcome_payloads, payload, type_n
 from journal.state import COMPLETED, Message, TaskState
 from journal.state import Step as StepState
 from journal.step import Step
+from journal.subtasks import Children, Opener
+from journal.waits import Until, ask, sleep
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -48,7 +51,12 @@ class Task:
     """A task that this process owns, or (`running` is False) one that has ended."""
 
     def __init__(
-        self, state: TaskState, owner: Owner | None, blobs: BlobStore, resumed: Resumed | None
+        self,
+        state: TaskState,
+        owner: Owner | None,
+        blobs: BlobStore,
+        resumed: Resumed | None,
+        opener: Opener,
     ) -> None:
         self.state = state
         self.blobs = blobs
@@ -56,7 +64,9 @@ class Task:
         self._owner = owner
         self._live: set[int] = set()
         self._handed: set[str] = set()
-        self._durable = Durable(self)
+        self.durable = Durable(self)
+        self._children = Children(self, opener)
+        self._cancelling: asyncio.Task[None] | None = None
 
     @property
     def owner(self) -> Owner:
@@ -76,16 +86,45 @@ class Task:
         if self._owner is not None and self._owner.dead is not None:
             raise self._owner.dead
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether this worker still owns the run, and nobody wants it to end."""
+        return (
+            self._owner is not None
+            and self._owner.dead is None
+            and self.state.running
+            and not self.state.head.cancel_requested
+        )
+
     async def ready(self) -> None:
         """Whether something new may begin: raises what `check` raises, and `TaskEnded` where the
         run was to be cancelled, which this then records."""
         self.check()
         if self.state.head.cancel_requested and self.state.running:
-            await self.owner.append("TaskCancelled", ev.TaskCancelled(self.state.cancel_reason))
+            await self.cancel_here(self.state.cancel_reason)
         if self.status == CANCELLED:
-            raise TaskEnded(
-                f"task {self.id} was cancelled: {self.state.error or 'no reason given'}"
-            )
+            if self._owner is not None:
+                await self.cancel_here(self.state.error)
+            why = self.state.error or "no reason was given"
+            raise TaskEnded(f"task {self.id} was cancelled: {why}")
+
+    async def look(self) -> None:
+        """See what others have told this task up to now: messages, answers, a wish to end it.
+        A decision looks by itself."""
+        await self.owner.catch_up()
+        await self.ready()
+
+    async def cancel_here(self, reason: str | None) -> None:
+        """End the run as cancelled, its children first, as its owner. Whoever asks for it, and
+        however often, it is done once, and done to the end."""
+        if self._cancelling is None:
+            self._cancelling = asyncio.ensure_future(self._cancel(reason))
+        await asyncio.shield(self._cancelling)
+
+    async def _cancel(self, reason: str | None) -> None:
+        await self._children.cancel(reason)
+        if self.state.running:
+            await self.owner.append("TaskCancelled", ev.TaskCancelled(reason))
 
     @property
     def running(self) -> bool:
@@ -179,15 +218,15 @@ class Task:
         Raises `UsageError` where another call runs in the same scope, `ReplayDiverged` where the
         code has changed. An exception of the function is recorded nowhere.
         """
-        return await self._durable.run(None, function, args, kwargs)
+        return await self.durable.run(None, function, args, kwargs)
 
     def options(self, *, key: str) -> TaskOptions:
         """How the next durable call is made: `key` names it within the task, whatever its scope."""
-        return TaskOptions(self._durable, key)
+        return TaskOptions(self.durable, key)
 
     def scope(self, name: str) -> contextlib.AbstractContextManager[None]:
         """A scope of its own for durable calls that run beside others."""
-        return self._durable.inside(name)
+        return self.durable.inside(name)
 
     async def gather(
         self, *calls: Awaitable[Any], limit: int | None = None, policy: str = "fail_fast"
@@ -197,19 +236,57 @@ class Task:
         `fail_fast` stops the others at the first exception and raises it; `collect` returns
         exceptions in their places. Raises `UsageError`.
         """
-        return await self._durable.gather(calls, limit, policy)
+        return await self.durable.gather(calls, limit, policy)
 
     async def now(self) -> datetime:
         """The time, UTC, at which this was first asked for here."""
-        return await self._durable.now()
+        return await self.durable.now()
 
     async def random(self) -> float:
         """A number from 0 to 1, the one that was first drawn here."""
-        return await self._durable.random()
+        return await self.durable.random()
 
     async def uuid(self) -> uuid.UUID:
         """A random UUID, the one that was first made here."""
-        return await self._durable.uuid()
+        return await self.durable.uuid()
+
+    # --- sub-tasks and waiting --------------------------------------------------------------------
+
+    async def subtask(
+        self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Run a task of this task, `parent's id:name`; returns its final answer.
+
+        `function` is called with the child, an open task, and the arguments. What it returns
+        completes the child, unless it has done so itself. A recorded result is returned, and a
+        child that has not ended is resumed. Raises `SubtaskFailed`; `ReplayDiverged` where the
+        name is recorded of something else.
+        """
+        return await self._children.run(name, function, args, kwargs)
+
+    async def ask(
+        self,
+        question: Any,
+        *,
+        schema: Any = None,
+        timeout: Until | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Wait for somebody's answer (`journal answer`, `Journal.answer`), across restarts.
+
+        schema   a JSON Schema that answers are held against
+        timeout  seconds, a `timedelta`, or a `datetime` with its zone; counted from the first
+                 time that this is asked
+        key      names the request within the task; by default its question and occurrence do
+
+        Raises `AskTimedOut`. Of an answer and the time-out the first in the log counts.
+        """
+        return await ask(self, question, schema, timeout, key)
+
+    async def sleep(self, until: Until, *, key: str | None = None) -> None:
+        """Wait for a time, across restarts: seconds, a `timedelta`, or a `datetime` with its zone.
+        Seconds count from the first time that this is asked for."""
+        await sleep(self, until, key)
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -219,7 +296,7 @@ class Task:
         id = id or new_id()
         if id not in self.state.messages_received:
             body = ev.MessageReceived(role, await payload(content, self.blobs))
-            await self.owner.receive(id, body)
+            await self.owner.put("MessageReceived", body, id=id)
         return id
 
     async def next_message(self) -> Message:

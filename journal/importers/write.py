@@ -107,7 +107,7 @@ class Importer:
 
 async def _append(owner: Owner, entry: Entry) -> str:
     if entry.id is not None:
-        verdict = await owner.receive(entry.id, entry.body)
+        verdict = await owner.put(entry.type, entry.body, id=entry.id)
     else:
         verdict = await owner.append(entry.type, entry.body, v=entry.v)
     return verdict.detail or verdict.label
