@@ -155,6 +155,11 @@ def _checkpoint(state: TaskState) -> dict[str, Any]:
             for s in state.completed_steps
         ],
         "accumulated_results": state.results,
+        "pending": [
+            {"key": w.key.removeprefix("="), "question": w.question, "until": w.until}
+            for w in state.pending
+        ],
+        "subtasks": {s.name: s.status for s in state.subtasks.values()},
         "usage": state.usage,
         "final_answer": state.final_answer,
         "error": state.error,

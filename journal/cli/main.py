@@ -64,6 +64,20 @@ def parser() -> argparse.ArgumentParser:
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
     retry = add("retry", "reopen a failed task")
     retry.add_argument("task")
+    send = add("send", "give a task a message; its owner sees it before its next decision")
+    send.add_argument("task")
+    send.add_argument("text")
+    send.add_argument("--role", choices=["user", "system"], default="user")
+    send.add_argument("--id", help="the message's own; the same again changes nothing")
+    answer = add("answer", "answer what a task asks for; the first answer counts")
+    answer.add_argument("task")
+    answer.add_argument("value", help="JSON, or else a text")
+    answer.add_argument("--text", action="store_true", help="a text, even where it is JSON")
+    answer.add_argument("--key", help="which request, where there are several")
+    answer.add_argument("--by", metavar="NAME", help="who answers (default: this user)")
+    cancel = add("cancel", "end a task: at once if it waits, else before it begins anything new")
+    cancel.add_argument("task")
+    cancel.add_argument("--reason")
     doctor = add("doctor", "check versions, log and blobs, and say how to mend what is wrong")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
     imported = add("import", "import runs of other programs; of a file that has grown, the rest")
@@ -105,6 +119,10 @@ def _run(arguments: argparse.Namespace) -> int:
     run: Command
     if arguments.command == "import":
         from journal.cli.import_ import import_files as run
+    elif arguments.command in ("send", "answer", "cancel"):
+        from journal.cli import outside
+
+        run = getattr(outside, arguments.command)
     elif arguments.command == "tail":
         from journal.cli.tail import tail as run
     elif arguments.command == "doctor":
