@@ -4,6 +4,16 @@ from journal.connect import Journal, connect
 from journal.events import Decision, ToolCall, Usage
 from journal.ids import new_task_id
 from journal.task import Task
-from journal.tools import tool
+from journal.tools import Happened, tool
 
-__all__ = ["Decision", "Journal", "Task", "ToolCall", "Usage", "connect", "new_task_id", "tool"]
+__all__ = [
+    "Decision",
+    "Happened",
+    "Journal",
+    "Task",
+    "ToolCall",
+    "Usage",
+    "connect",
+    "new_task_id",
+    "tool",
+]

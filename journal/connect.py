@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from msgspec import Struct
-
 from journal import events as ev
 from journal import outside
 from journal.backends import log_url, open_log
 from journal.blobs import BlobStore, DirectoryBlobs
+from journal.claims import check_open, claim, claim_child
 from journal.codec import check_task_id, decode_event
-from journal.errors import (
-    BadRecord,
-    TaskEnded,
-    TaskMismatch,
-    TaskNotFound,
-    TaskRunning,
-    UsageError,
-)
+from journal.errors import BadRecord, TaskMismatch, TaskNotFound, UsageError
 from journal.events import Envelope
 from journal.finding import caught_up, every_state
 from journal.genesis import Identity, identify
@@ -39,9 +30,9 @@ from journal.partition import partition_of
 from journal.readback import Readback
 from journal.resume import CheckpointStore, check
 from journal.state import Subtask, TaskState
-from journal.task import Resumed, Task
+from journal.step import Step
+from journal.task import Task
 
-logger = logging.getLogger("journal")
 CONFIRM = ("always", "once")
 _SWEEP_SECONDS = 1.0
 
@@ -176,14 +167,14 @@ class Journal:
         """
         state, known, last = await self._load(task_id)
         if state.exists:
-            _check(state, description, takeover)
+            check_open(state, description, takeover)
             if not state.running:
                 yield Task(state, None, self.blobs, None, self)
                 return
         elif description is None:
             raise TaskNotFound(f"no task {task_id} in {self.url}; give a description to start it")
         async with self._owned(state, known, last) as owner:
-            resumed = await self._claim(owner, description, agent_name)
+            resumed = await claim(owner, description, agent_name, self._worker)
             yield Task(state, owner, self.blobs, resumed, self)
 
     @contextlib.asynccontextmanager
@@ -250,39 +241,8 @@ class Journal:
             yield Task(state, None, self.blobs, None, self)
             return
         async with self._owned(state, known, last) as owner:
-            type, body, own_epoch = self._child_claim(parent, subtask, state)
-            await owner.claim(type, body, own_epoch, ref=subtask.id, parent_epoch=epoch)
+            await claim_child(owner, parent.id, subtask, epoch, self._worker)
             yield Task(state, owner, self.blobs, None, self)
-
-    def _child_claim(
-        self, parent: Task, subtask: Subtask, state: TaskState
-    ) -> tuple[str, Struct, int]:
-        if not state.exists:
-            start = ev.TaskStarted(
-                subtask.name, parent.state.agent_name, self._worker, parent_task_id=parent.id
-            )
-            return "TaskStarted", start, 0
-        epoch = state.head.epoch + 1
-        if state.running:
-            return "TaskClaimed", ev.TaskClaimed(self._worker, state.agent_name), epoch
-        return "TaskReopened", ev.TaskReopened(self._worker, "the parent was reopened"), epoch
-
-    async def _claim(
-        self, owner: Owner, description: str | None, agent_name: str | None
-    ) -> Resumed | None:
-        state = owner.state
-        if not state.exists:
-            assert description is not None
-            start = ev.TaskStarted(description, agent_name, self._worker)
-            await owner.claim("TaskStarted", start, 0)
-            return None
-        body = ev.TaskClaimed(self._worker, agent_name)
-        await owner.claim("TaskClaimed", body, state.head.epoch + 1)
-        resumed = Resumed(
-            state.task_id, state.current_step, len(state.completed_steps), state.total_tokens
-        )
-        logger.info("%s", resumed)
-        return resumed
 
     async def retry(self, task_id: str, reason: str | None = None) -> TaskState:
         """Reopen a failed task. Raises `TaskNotFound`, or `UsageError` where it has not failed."""
@@ -302,6 +262,25 @@ class Journal:
                 parent_epoch=head.parent_epoch,
             )
         return state
+
+    async def resolve(
+        self,
+        task_id: str,
+        step_index: int,
+        position: int,
+        *,
+        result: Any = None,
+        error: str | None = None,
+        run_again: bool = False,
+        resolved_by: str | None = None,
+    ) -> TaskState:
+        """Settle an uncertain call of a task, which this takes over and leaves for its agent to
+        go on with. Raises what `task` does, and `UsageError` where the call is not uncertain."""
+        async with self.task(task_id) as task:
+            await Step(task, step_index).settle(
+                position, result=result, error=error, run_again=run_again, resolved_by=resolved_by
+            )
+        return task.state
 
     # --- from outside -----------------------------------------------------------------------------
 
@@ -341,21 +320,6 @@ class Journal:
         """Want a task's run to end. One that waits ends at once, else its owner ends it, before
         it begins anything new. Raises `TaskNotFound`, `TaskEnded`."""
         return await outside.cancel(self, task_id, reason)
-
-
-def _check(state: TaskState, description: str | None, takeover: bool) -> None:
-    if description is not None and description != state.description:
-        raise TaskMismatch(
-            f"task {state.task_id} is {state.description!r}, not {description!r}; "
-            f"use its own description, none, or another id"
-        )
-    if state.status == "failed":
-        raise TaskEnded(
-            f"task {state.task_id} failed ({state.error_type}: {state.error}); "
-            f"reopen it with: journal retry {state.task_id}"
-        )
-    if state.running and not takeover:
-        raise TaskRunning(f"task {state.task_id} has an owner; open it with takeover=True")
 
 
 def connect(

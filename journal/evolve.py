@@ -151,6 +151,7 @@ def _call_started(s: TaskState, e: Envelope, b: ev.ToolCallStarted) -> str | Non
     call.tool_name = b.tool_name
     call.tool_call_id = b.tool_call_id or call.tool_call_id
     call.status = STARTED
+    call.starts += 1
     call.attempt = step.attempt
     call.effect = b.effect
     call.arguments_digest = b.arguments_digest
@@ -190,7 +191,7 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
     if isinstance(found, str):
         return found
     _, call = found
-    if call.status != UNCERTAIN:
+    if call.status != UNCERTAIN and (call.status, call.effect) != (STARTED, "once"):
         return f"call {b.position} of step {b.step_index} is not uncertain"
     if b.run_again:
         call.status = PENDING

@@ -286,6 +286,8 @@ class Owner:
             refused, self._refused = self._refused, []
             for pending in refused:
                 self._fail(pending, self._dead or OutcomeUnknown(f"{self._name()}: try again"))
+            # Whoever waits until all is settled has been woken before this was.
+            self._wake()
 
     def _claim_lost(self, event: Envelope) -> bool:
         return EVENT_TYPES[event.type][0] == CLAIM and judge(self.state.head, event) != ACCEPTED

@@ -52,6 +52,7 @@ class Call(Struct, gc=False):
     error_type: str | None = None
     error: str | None = None
     failures: int = 0
+    starts: int = 0
     started_at: str | None = None
     completed_at: str | None = None
 

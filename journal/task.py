@@ -17,6 +17,7 @@ import msgspec
 from journal import events as ev
 from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore
+from journal.claims import Resumed
 from journal.codec import decode_value, encode
 from journal.durable import Durable
 from journal.errors import ReplayDiverged, TaskEnded, UsageError
@@ -30,21 +31,6 @@ from journal.state import Step as StepState
 from journal.step import Step
 from journal.subtasks import Children, Opener
 from journal.waits import Until, ask, sleep
-
-
-class Resumed(msgspec.Struct, frozen=True):
-    """What a resumption saved."""
-
-    task_id: str
-    step_index: int
-    steps_reused: int
-    tokens_reused: int
-
-    def __str__(self) -> str:
-        return (
-            f"Resuming {self.task_id} at step {self.step_index}: {self.steps_reused} steps and "
-            f"{self.tokens_reused:,} tokens reused"
-        )
 
 
 class Task:

@@ -78,6 +78,14 @@ def parser() -> argparse.ArgumentParser:
     cancel = add("cancel", "end a task: at once if it waits, else before it begins anything new")
     cancel.add_argument("task")
     cancel.add_argument("--reason")
+    resolve = add("resolve", "settle a call of which nobody knows whether it happened")
+    resolve.add_argument("task")
+    resolve.add_argument("call", metavar="STEP:POSITION")
+    outcome = resolve.add_mutually_exclusive_group(required=True)
+    outcome.add_argument("--result", metavar="VALUE", help="it happened: JSON, or else a text")
+    outcome.add_argument("--error", metavar="TEXT", help="it failed")
+    outcome.add_argument("--run-again", action="store_true", help="it did not happen")
+    resolve.add_argument("--by", metavar="NAME", help="who says so (default: this user)")
     doctor = add("doctor", "check versions, log and blobs, and say how to mend what is wrong")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
     imported = add("import", "import runs of other programs; of a file that has grown, the rest")
@@ -119,7 +127,7 @@ def _run(arguments: argparse.Namespace) -> int:
     run: Command
     if arguments.command == "import":
         from journal.cli.import_ import import_files as run
-    elif arguments.command in ("send", "answer", "cancel"):
+    elif arguments.command in ("send", "answer", "cancel", "resolve"):
         from journal.cli import outside
 
         run = getattr(outside, arguments.command)

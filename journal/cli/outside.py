@@ -1,6 +1,6 @@
-"""What people tell a task from a terminal: `journal send`, `answer` and `cancel`.
+"""What people tell a task from a terminal: `journal send`, `answer`, `cancel` and `resolve`.
 
-Knows the public API and how a value is written on a command line; claims nothing.
+Knows the public API and how a value is written on a command line.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from journal.connect import connect
+from journal.errors import UsageError
 
 Config = Mapping[str, Any] | None
 
@@ -43,6 +44,31 @@ async def cancel(arguments: argparse.Namespace, config: Config) -> int:
     ends = "" if state.status == "cancelled" else ", and its owner will end it"
     print(f"{state.task_id} is {state.status}{ends}")
     return 0
+
+
+async def resolve(arguments: argparse.Namespace, config: Config) -> int:
+    """Settle an uncertain call."""
+    index, position = _call(arguments.call)
+    settled = {"result": _value(arguments.result)} if arguments.result is not None else {}
+    async with connect(arguments.log, create=False, kafka_config=config) as j:
+        await j.resolve(
+            arguments.task,
+            index,
+            position,
+            error=arguments.error,
+            run_again=arguments.run_again,
+            resolved_by=arguments.by or _user(),
+            **settled,
+        )
+    print(f"{arguments.task}: call {arguments.call} is settled; its agent can go on")
+    return 0
+
+
+def _call(text: str) -> tuple[int, int]:
+    index, _, position = text.partition(":")
+    if not (index.isdecimal() and position.isdecimal()):
+        raise UsageError(f"{text} names no call: give STEP:POSITION, such as 3:0")
+    return int(index), int(position)
 
 
 def _value(text: str) -> Any:
