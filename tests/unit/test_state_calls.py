@@ -82,21 +82,30 @@ def test_an_uncertain_call_stays_so_across_attempts_and_claims() -> None:
         ({"run_again": True}, "pending", None, "no"),
     ],
 )
+@pytest.mark.parametrize("lost", [True, False], ids=["worker lost", "took too long"])
 def test_an_uncertain_call_is_resolved(
-    answer: dict[str, Any], status: str, result: bytes | None, error: str | None
+    answer: dict[str, Any], status: str, result: bytes | None, error: str | None, lost: bool
 ) -> None:
     task = Task()
     task.decided()
     task.called()
     task.did("ToolCallFailed", position=0, **failed())
-    task.called()
     assert "not uncertain" in task.did("CallResolved", step_index=0, position=0, **answer)
-    task.put(task.claim())
+    task.called()
+    if lost:
+        task.put(task.claim())
     assert task.did("CallResolved", step_index=0, position=0, **answer) == ""
     call = task.call()
     assert (call.status, call.error) == (status, error)
     assert call.result == (None if result is None else Raw(result))
     assert (call.completed_at == task.state.updated_at) == call.finished
+
+
+def test_a_call_that_may_run_again_is_not_resolved() -> None:
+    task = Task()
+    task.decided()
+    task.called(effect="idempotent")
+    assert "not uncertain" in task.did("CallResolved", step_index=0, position=0, result=1)
 
 
 def test_calls_without_a_decision_are_kept_too() -> None:
