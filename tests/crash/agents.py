@@ -3,22 +3,25 @@
 Knows the public API of the journal, and files to leave traces in; knows nothing of the tests.
 
     agents.py live URL TRACE     one life of the agent of task "t"; a line on stdout per moment
+    agents.py durable URL TRACE  the same of one with durable calls, sub-tasks, a question, a timer
     agents.py race URL FOLDER    for each task id on stdin: open it, run it, print what came of it
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from pathlib import Path
 
 import journal
 from journal.blobs import DirectoryBlobs
-from journal.errors import CallUncertain, TaskEnded, TaskFenced
+from journal.errors import CallUncertain, TaskEnded, TaskFenced, UsageError
 
 STEPS = 5
 RACE_STEPS = 3
+PARTS = 4
 
 
 class Trace:
@@ -91,6 +94,58 @@ async def live(j: journal.Journal, trace: Trace) -> None:
             moment(f"ack {index}")
 
 
+async def durable(j: journal.Journal, trace: Trace) -> None:
+    """The life of a task without steps: it fetches, has children, asks and sleeps."""
+
+    async def fetch(n: int) -> int:
+        trace.add(f"fetch {n}")
+        moment(f"fetched {n}")
+        return n * n
+
+    async def halve(n: int) -> int:
+        trace.add(f"halve {n}")
+        moment(f"halved {n}")
+        return n // 2
+
+    async def work(child: journal.Task, n: int) -> int:
+        moment(f"child {n}")
+        half: int = await child.run(halve, n)
+        trace.add(f"ack half {n}")
+        await child.sleep(0.001)
+        moment(f"slept {n}")
+        return half
+
+    async def answer() -> None:
+        async with journal.connect(j.url, blobs=j.blobs) as other:
+            while not (await other.state("t")).pending:
+                pass
+            # Another life may have been answered meanwhile.
+            with contextlib.suppress(UsageError):
+                await other.answer("t", ["yes"])
+            moment("answered")
+
+    async with j.task("t", "fetch and halve") as task:
+        moment("open")
+        if not task.running:
+            return
+        pages = await task.gather(*(task.run(fetch, n) for n in range(PARTS)))
+        trace.add("ack pages")
+        moment("ack pages")
+        halves = await task.gather(
+            *(task.subtask(f"c{n}", work, page) for n, page in enumerate(pages)), limit=2
+        )
+        trace.add("ack halves")
+        moment("ack halves")
+        answering = asyncio.ensure_future(answer())
+        said = await task.ask("Go on?", key="go on")
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+        trace.add("ack answer")
+        moment("ack answer")
+        await task.set_result("id", str(await task.uuid()))
+        await task.complete([pages, halves, said])
+
+
 async def race(j: journal.Journal, task_id: str) -> str:
     """Run a task to its end: "completed OWNER", "fenced", or "end" where it had ended."""
     try:
@@ -109,11 +164,14 @@ async def race(j: journal.Journal, task_id: str) -> str:
     return "end"
 
 
+LIVES = {"live": live, "durable": durable}
+
+
 async def main(mode: str, url: str, place: Path) -> None:
     blobs = DirectoryBlobs(place.parent / "blobs")
     async with journal.connect(url, create=True, blobs=blobs) as j:
-        if mode == "live":
-            await live(j, Trace(place))
+        if mode in LIVES:
+            await LIVES[mode](j, Trace(place))
             return
         moment("ready")
         while task_id := (await asyncio.to_thread(sys.stdin.readline)).strip():

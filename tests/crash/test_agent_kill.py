@@ -23,7 +23,7 @@ from journal.codec import decode_value
 from journal.events import CLAIM, EVENT_TYPES, OWNER
 from journal.fold import apply
 from journal.state import TaskState
-from tests.crash.agents import RACE_STEPS, STEPS
+from tests.crash.agents import PARTS, RACE_STEPS, STEPS
 
 ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
 # Of the lines that a whole life prints the killer waits for one of the first few, so that most
@@ -54,9 +54,9 @@ def start(mode: str, url: str, place: Path) -> subprocess.Popen[str]:
     )
 
 
-def one_life(url: str, trace: Path, rng: random.Random | None) -> int:
+def one_life(url: str, trace: Path, rng: random.Random | None, mode: str = "live") -> int:
     """Let the agent live, if `rng` is given until a random moment; its exit code."""
-    child = start("live", url, trace)
+    child = start(mode, url, trace)
     assert child.stdout is not None
     lines, until = (rng.randint(1, LINES), rng.uniform(0, DELAY_S)) if rng else (10_000, 0)
     for seen, _ in enumerate(child.stdout, 1):
@@ -121,6 +121,56 @@ async def test_an_agent_killed_at_random(url: str, tmp_path: Path) -> None:
             kills += 1
         check_trace(trace.read_text().splitlines())
         assert await outcome(here) == expected, f"seed {seed}"
+    assert kills >= count
+
+
+async def durable_outcome(url: str) -> Any:
+    """The same of a task without steps, and of its children."""
+    async with journal.connect(url, create=False) as j:
+        states = {state.task_id: state for state in await j.tasks()}
+    task = states["t"]
+    return {
+        "answer": decode_value(task.final_answer),
+        "values": sorted((v.function, v.arguments_digest) for v in task.values.values()),
+        "subtasks": {
+            s.name: (s.status, decode_value(s.result), states[s.child_task_id].status)
+            for s in task.subtasks.values()
+        },
+        "waits": {
+            (state.task_id, wait.key): wait.status
+            for state in states.values()
+            for wait in state.waits.values()
+        },
+    }
+
+
+def check_durable_trace(lines: list[str]) -> None:
+    def after(line: str) -> list[str]:
+        return lines[lines.index(line) + 1 :] if line in lines else []
+
+    assert not {f"fetch {n}" for n in range(PARTS)} & set(after("ack pages")), lines
+    for n in range(PARTS):
+        assert f"halve {n * n}" not in after(f"ack half {n * n}"), lines
+    assert not [line for line in after("ack halves") if line.startswith("halve ")], lines
+
+
+@pytest.mark.crash
+async def test_durable_calls_and_children_killed_at_random(url: str, tmp_path: Path) -> None:
+    kafka = url.startswith("kafka://")
+    calm = str(tmp_path / "calm.db")
+    assert await asyncio.to_thread(one_life, calm, tmp_path / "calm", None, "durable") == 0
+    expected = await durable_outcome(calm)
+    assert expected["answer"] == [[0, 1, 4, 9], [0, 0, 2, 4], ["yes"]]
+    kills = 0
+    count = rounds(20 if kafka else 100)
+    for seed in range(count):
+        rng, trace = random.Random(seed), tmp_path / f"durable-{seed}"
+        here = f"{url}-d{seed}"
+        while code := await asyncio.to_thread(one_life, here, trace, rng, "durable"):
+            assert code == -signal.SIGKILL, f"seed {seed}: the agent failed by itself"
+            kills += 1
+        check_durable_trace(trace.read_text().splitlines())
+        assert await durable_outcome(here) == expected, f"seed {seed}"
     assert kills >= count
 
 
