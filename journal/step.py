@@ -32,6 +32,7 @@ class Step:
         self.index = index
         self.task = task
         self.next_position = 0
+        self.scope = f"step {index}"
         self._scope = contextlib.ExitStack()
 
     @property
@@ -155,7 +156,7 @@ class Step:
         except BaseException:
             self.task.leave(self.index)
             raise
-        self._scope.enter_context(self.task.scope(f"step {self.index}"))
+        self._scope.enter_context(self.task.scope(self.scope))
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -6,6 +6,7 @@ Knows functions and their arguments; knows no events, tasks or logs.
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
 from collections.abc import Callable
@@ -80,6 +81,14 @@ class Tool:
             kwargs = kwargs | {KEY_PARAMETER: key}
         async with asyncio.timeout(self.timeout_s):
             return await run_function(self.function, args, kwargs)
+
+    def running(self, through: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Tool:
+        """The same tool, its functions run the way that `through` makes of them."""
+        other = copy.copy(self)
+        other.function = through(self.function)
+        if callable(self.on_uncertain):
+            other.on_uncertain = through(self.on_uncertain)
+        return other
 
     def may_retry(self, error: BaseException, failures: int) -> bool:
         """Whether to run it again after so many failures, the last of them `error`."""
