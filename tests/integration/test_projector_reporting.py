@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from journal.errors import LogUnavailable, ProjectionError
 from journal.kafka_log import KafkaLog
-from journal.log import Monitored
+from journal.log import Log, Monitored
 from journal.sqlite_log import SqliteLog
 from projector.reporting import Reporter, reader_name
 from projector.running import Projection, opened
@@ -35,6 +35,18 @@ async def committed(broker: str, group: str) -> dict[TopicPartition, int]:
     return {tp: offset.offset for tp, offset in found.items()}
 
 
+async def reported(log: Log, reader: str, positions: Mapping[int, int]) -> None:
+    """Report once Kafka is ready for it: a broker that has just started may need more than the
+    5 s for which a report waits."""
+    assert isinstance(log, Monitored)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await log.report(reader, positions)
+            except LogUnavailable:
+                continue
+
+
 @pytest.mark.kafka
 async def test_the_group_ends_where_the_file_ends(
     kafka_broker: str, kafka_topic: str, kafka_url: str, tmp_path: Path
@@ -42,6 +54,7 @@ async def test_the_group_ends_where_the_file_ends(
     db = tmp_path / "r.duckdb"
     log, identity = await new_log(kafka_url, 3)
     group = reader_name(identity.journal_id)
+    await reported(log, "somebody", {0: 0})
     await put(log, many(90))
     projection = Projection(str(db), kafka_url, lambda: opened(kafka_url, None), lambda _: None)
     await projection.once()
@@ -65,15 +78,15 @@ async def test_the_group_ends_where_the_file_ends(
 @pytest.mark.kafka
 async def test_kafka_tells_in_time_that_it_is_away_and_goes_on(own_broker: Broker) -> None:
     log = await KafkaLog.open(f"kafka://{own_broker.address}/t", create=True, partitions=2)
-    await log.report("g", {0: 5})
+    await reported(log, "g", {0: 5})
     await asyncio.to_thread(own_broker.kill)
     with pytest.raises(LogUnavailable, match="group g was not moved on: no answer"):
         await log.report("g", {0: 6, 1: 1})
     with pytest.raises(LogUnavailable, match=own_broker.address):
         await log.report("g", {0: 6, 1: 1})
     await asyncio.to_thread(own_broker.start)
-    await log.report("g", {0: 6, 1: 1})
-    await log.report("other", {0: 1})
+    await reported(log, "g", {0: 6, 1: 1})
+    await reported(log, "other", {0: 1})
     topic = "t"
     found = await committed(own_broker.address, "g")
     assert found == {TopicPartition(topic, 0): 6, TopicPartition(topic, 1): 1}
