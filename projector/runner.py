@@ -33,13 +33,20 @@ RETRY_SECONDS = 1.0
 _QUEUE = 12
 """Reads that wait to be folded; each is of at most about 1,000 records."""
 
+_READERS = 2
+"""Partitions that who reads to the end reads at a time, so that one is fetched while another is
+taken in. Fewer make fewer tasks in a batch, and fewer rows to replace."""
+
 _FREEZE_RECORDS = 1_000
 
 _log = logging.getLogger("projector")
 
 Part = tuple[int, list[Record]]
+_Span = tuple[int, int, int | None]
+"""A partition, and the offsets to read it from and to; None to follow it."""
+
 _Item = tuple[int, list[Record] | Exception | None]
-"""A partition with what was read from it: records, an error, or None at its end."""
+"""A partition with what was read from it: records or an error; None when a feed is done."""
 
 STOP = -1
 
@@ -116,15 +123,17 @@ class Runner:
 
     async def _attempt(self, store: Store, follow: bool, stop: asyncio.Event) -> None:
         starts = await self._starts(store)
-        ends = None if follow else await self._log.ends()
+        if follow:
+            shares: list[list[_Span]] = [[(p, start, None)] for p, start in starts.items()]
+        else:
+            ends = await self._log.ends()
+            spans: list[_Span] = [(p, start, ends[p]) for p, start in starts.items()]
+            shares = [spans[n::_READERS] for n in range(min(_READERS, len(spans)))]
         queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
-        feeds = [
-            asyncio.create_task(self._feed(queue, p, start, None if ends is None else ends[p]))
-            for p, start in starts.items()
-        ]
+        feeds = [asyncio.create_task(self._feed(queue, share)) for share in shares]
         feeds.append(asyncio.create_task(_tell(queue, stop)))
         try:
-            await self._pump(store, _Intake(queue, len(starts), self._batch_records, follow))
+            await self._pump(store, _Intake(queue, len(shares), self._batch_records, follow))
         finally:
             for feed in feeds:
                 feed.cancel()
@@ -186,22 +195,21 @@ class Runner:
         if intake.error is not None:
             raise intake.error
 
-    async def _feed(
-        self, queue: asyncio.Queue[_Item], partition: int, start: int, end: int | None
-    ) -> None:
-        try:
+    async def _feed(self, queue: asyncio.Queue[_Item], share: Sequence[_Span]) -> None:
+        for partition, start, end in share:
             reading = (
                 self._log.tail(partition, start)
                 if end is None
                 else self._log.read(partition, start, end)
             )
-            async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
-                async for records in batches:
-                    await queue.put((partition, records))
-        except Exception as error:
-            await queue.put((partition, error))
-        else:
-            await queue.put((partition, None))
+            try:
+                async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
+                    async for records in batches:
+                        await queue.put((partition, records))
+            except Exception as error:
+                await queue.put((partition, error))
+                return
+        await queue.put((partition, None))
 
     # --- where to begin -----------------------------------------------------------------------
 
