@@ -1,4 +1,5 @@
-"""Where large payloads live: a directory of files named by the SHA-256 of what they hold.
+"""Where large payloads live: files named by the SHA-256 of what they hold, in a directory here;
+elsewhere they are the same files (blobs_fsspec).
 
 Content-addressed, so that writing twice is writing once and nothing is ever overwritten. Knows
 bytes and hashes; knows no events.
@@ -12,9 +13,10 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 from journal.codec import BlobRef
-from journal.errors import BlobAltered, BlobMissing, LogUnavailable
+from journal.errors import BlobAltered, BlobMissing, LogUnavailable, UsageError
 
 INLINE_BYTES = 256 * 1024
 """A payload of more bytes than this goes to the blob store."""
@@ -27,7 +29,53 @@ class BlobStore(Protocol):
         """Store, durably, and name it. Raises `LogUnavailable` where that cannot be done."""
 
     def get(self, ref: BlobRef) -> bytes:
-        """What was stored, checked. Raises `BlobMissing` or `BlobAltered`."""
+        """What was stored, checked. Raises `BlobMissing`, `BlobAltered`, or `LogUnavailable`
+        where the store cannot be read now."""
+
+
+def blob_store(where: str | os.PathLike[str] | BlobStore) -> BlobStore:
+    """The store at a directory or at an fsspec URL, or the one given. Nothing is made or read
+    yet. Raises `UsageError` where what the URL needs is not installed."""
+    if not isinstance(where, str | os.PathLike):
+        return where
+    text = os.fspath(where)
+    if text.startswith("file://"):
+        url = urlsplit(text)
+        if url.netloc not in ("", "localhost"):
+            raise UsageError(f"blobs: {text} names a host; write file:///path, or a path")
+        return DirectoryBlobs(unquote(url.path))
+    if "://" in text:
+        from journal.blobs_fsspec import UrlBlobs
+
+        return UrlBlobs(text)
+    return DirectoryBlobs(text)
+
+
+def reference(data: bytes, media_type: str) -> BlobRef:
+    """What names these bytes."""
+    return BlobRef(hashlib.sha256(data).hexdigest(), len(data), media_type)
+
+
+def missing(store: object, ref: BlobRef) -> BlobMissing:
+    """The error for a blob that is not in `store`."""
+    return BlobMissing(
+        f"{store}: the payload {ref.sha256} ({ref.size} bytes) is not there; "
+        f"point blobs= or JOURNAL_BLOBS at the store it was written to"
+    )
+
+
+def checked(store: object, ref: BlobRef, data: bytes) -> bytes:
+    """The bytes, if they are those that `ref` names. Raises `BlobAltered`."""
+    if len(data) != ref.size:
+        raise BlobAltered(
+            f"{store}: the payload {ref.sha256} has {len(data)} bytes, not {ref.size}; "
+            f"restore it from a copy"
+        )
+    if hashlib.sha256(data).hexdigest() != ref.sha256:
+        raise BlobAltered(
+            f"{store}: the payload {ref.sha256} is not what was written; restore it from a copy"
+        )
+    return data
 
 
 class DirectoryBlobs:
@@ -40,7 +88,7 @@ class DirectoryBlobs:
         return self.root / sha256[:2] / sha256
 
     def put(self, data: bytes, media_type: str = "application/json") -> BlobRef:
-        ref = BlobRef(hashlib.sha256(data).hexdigest(), len(data), media_type)
+        ref = reference(data, media_type)
         path = self._path(ref.sha256)
         if path.exists() and path.stat().st_size == len(data):
             return ref
@@ -71,11 +119,9 @@ class DirectoryBlobs:
     def get(self, ref: BlobRef) -> bytes:
         try:
             data = self._path(ref.sha256).read_bytes()
-        except OSError:
-            raise BlobMissing(
-                f"{self.root}: the payload {ref.sha256} ({ref.size} bytes) is not there; "
-                f"point blobs= or JOURNAL_BLOBS at the store it was written to"
-            ) from None
-        if hashlib.sha256(data).hexdigest() != ref.sha256:
-            raise BlobAltered(f"{self.root}: the payload {ref.sha256} is not what was written")
-        return data
+        except (FileNotFoundError, NotADirectoryError):
+            raise missing(self.root, ref) from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise LogUnavailable(f"{self.root}: cannot read a payload: {reason}") from error
+        return checked(self.root, ref, data)

@@ -15,10 +15,26 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
+from journal.content import KEY, Content, from_inline, inline
 from journal.errors import BadRecord, UsageError, ValueRefused
 from journal.events import ANYONE, CLAIM, EVENT_TYPES, JOURNAL, OWNER, Envelope
 
-_encoder = msgspec.json.Encoder()
+
+class _HasContent(Exception):
+    """A value holds contents, which the common encoder does not write."""
+
+
+def _plain(value: Any) -> Any:
+    """What msgspec has no rule for. A pydantic model is known by its method; a model's own
+    names are those that it reads."""
+    if isinstance(value, Content):
+        raise _HasContent
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+    raise TypeError(f"a {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 _envelopes = msgspec.json.Decoder(Envelope)
 encode: Final = _encoder.encode
 """Any struct of `journal.events` to JSON."""
@@ -115,13 +131,19 @@ _BLOB_HEAD = b'{"$blob":'
 Load = Callable[[BlobRef], bytes]
 
 
-def encode_value(value: Any) -> Raw:
+CONTENT_BYTES: Final = 64 * 1024
+"""A content of more bytes than this stands in the blob store."""
+
+
+def encode_value(value: Any, large: list[Content] | None = None) -> Raw:
     """A user's value to JSON, complete or not at all.
 
-    A key that begins with `$` is written with a second one, so that nobody's data can look
-    like a reference of ours. Raises `ValueRefused`, with the path, for NaN and infinities,
-    lone surrogates, keys that are no strings, integers of more than 64 bits, more than 200
-    levels, and whatever else JSON or its readers cannot carry.
+    Contents of more than `CONTENT_BYTES` are written as references and added to `large`, for
+    the caller to store; without `large` each stands inline. A key that begins with `$` is
+    written with a second one, so that nobody's data can look like a reference or a content.
+    Raises `ValueRefused`, with the path, for NaN and infinities, lone surrogates, keys that are
+    no strings, integers of more than 64 bits, more than 200 levels, and whatever else JSON or
+    its readers cannot carry.
     """
     try:
         raw = encode(value)
@@ -130,6 +152,8 @@ def encode_value(value: Any) -> Raw:
         back = msgspec.json.decode(raw)
         # Refuses integers of more than 64 bits, many times faster than a walk.
         _integers(back)
+    except _HasContent:
+        return _with_contents(value, large)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         _refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
@@ -151,7 +175,55 @@ def decode_value(raw: Raw | bytes | None, load: Load | None = None) -> Any:
         if ref is not None:
             return ref if load is None else decode_value(load(ref), load)
     value = msgspec.json.decode(data)
-    return _unescape(value) if b'"$' in data else value
+    return _unescape(value, load) if b'"$' in data else value
+
+
+def _with_contents(value: Any, large: list[Content] | None) -> Raw:
+    _refuse(value, "$")
+    found: list[Content] = []
+    mark = ""
+
+    def hook(inner: Any) -> Any:
+        if not isinstance(inner, Content):
+            return _plain(inner)
+        found.append(inner)
+        return {mark: len(found) - 1}
+
+    encoder = msgspec.json.Encoder(enc_hook=hook)
+    # Where contents stand is marked with a hash of all that stands around them, which nothing
+    # in there can hold.
+    mark = hashlib.sha256(encoder.encode(value)).hexdigest()
+    found.clear()
+    back = msgspec.json.decode(encoder.encode(value))
+
+    def written(inner: Any) -> Any:
+        if isinstance(inner, dict):
+            if mark in inner:
+                return _content(found[inner[mark]], large)
+            return {"$" + k if k[:1] == "$" else k: written(v) for k, v in inner.items()}
+        return [written(v) for v in inner] if isinstance(inner, list) else inner
+
+    return Raw(encode(written(back)))
+
+
+def _content(content: Content, large: list[Content] | None) -> dict[str, Any]:
+    if large is None or len(content.data) <= CONTENT_BYTES:
+        return inline(content)
+    large.append(content)
+    sha256 = hashlib.sha256(content.data).hexdigest()
+    return {KEY: _Blob(BlobRef(sha256, len(content.data), content.media_type))}
+
+
+def _loaded(form: Any, load: Load | None) -> Any:
+    """What stands under `KEY`: a content, or the reference to one that is not loaded; None
+    where it is neither."""
+    if not isinstance(form, dict) or form.keys() != {"$blob"}:
+        return from_inline(form)
+    try:
+        ref = msgspec.convert(form, _Blob).blob
+    except msgspec.MsgspecError:
+        return None
+    return ref if load is None else Content(load(ref), ref.media_type)
 
 
 def blob_ref(raw: Raw | bytes) -> BlobRef | None:
@@ -178,12 +250,19 @@ def digest(raw: bytes | Raw) -> str:
 def digest_value(value: Any) -> str:
     """The digest of a value whose keys may stand in any order."""
     try:
-        return digest(msgspec.json.encode(value, order="deterministic"))
+        return digest(_digested.encode(value))
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         _refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
 
 
+def _named(value: Any) -> Any:
+    if not isinstance(value, Content):
+        return _plain(value)
+    return {KEY: [hashlib.sha256(value.data).hexdigest(), value.media_type]}
+
+
+_digested = msgspec.json.Encoder(enc_hook=_named, order="deterministic")
 _LEVELS: Final = 200
 _integers = msgspec.msgpack.Encoder().encode
 
@@ -210,10 +289,14 @@ def _escape(value: Any) -> Any:
     return [_escape(v) for v in value] if isinstance(value, list) else value
 
 
-def _unescape(value: Any) -> Any:
+def _unescape(value: Any, load: Load | None) -> Any:
     if isinstance(value, dict):
-        return {k[1:] if k[:2] == "$$" else k: _unescape(v) for k, v in value.items()}
-    return [_unescape(v) for v in value] if isinstance(value, list) else value
+        if value.keys() == {KEY}:
+            content = _loaded(value[KEY], load)
+            if content is not None:
+                return content
+        return {k[1:] if k[:2] == "$$" else k: _unescape(v, load) for k, v in value.items()}
+    return [_unescape(v, load) for v in value] if isinstance(value, list) else value
 
 
 def _refuse(value: Any, path: str, depth: int = 0) -> None:
@@ -243,11 +326,11 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
         _refuse_fields(value, value.__struct_fields__, path, depth)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         _refuse_fields(value, [f.name for f in dataclasses.fields(value)], path, depth)
-    elif not isinstance(value, int | bool | None | float):
+    elif not isinstance(value, int | bool | None | float | Content):
         try:
             plain = msgspec.json.decode(encode(value))
             if not isinstance(value, Raw):
-                plain = msgspec.to_builtins(value)
+                plain = msgspec.to_builtins(value, enc_hook=_plain)
         except (TypeError, ValueError, msgspec.MsgspecError):
             raise ValueRefused(path, f"JSON cannot carry a {type(value).__name__}") from None
         if isinstance(plain, dict | list | tuple | float):

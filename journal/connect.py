@@ -16,7 +16,7 @@ from typing import Any
 from journal import events as ev
 from journal import outside
 from journal.backends import log_url, open_log
-from journal.blobs import BlobStore, DirectoryBlobs
+from journal.blobs import BlobStore, blob_store
 from journal.claims import check_open, claim, claim_child
 from journal.codec import check_task_id, decode_event
 from journal.errors import BadRecord, TaskMismatch, TaskNotFound, UsageError
@@ -47,7 +47,7 @@ class Journal:
         create: bool,
         confirm: str,
         checkpoints: CheckpointStore | None,
-        blobs: BlobStore | None,
+        blobs: str | os.PathLike[str] | BlobStore | None,
         kafka_config: Mapping[str, str] | None,
         worker: str | None,
         deadline_s: float,
@@ -64,7 +64,7 @@ class Journal:
         folder = os.environ.get("JOURNAL_BLOBS") or (
             "./journal.blobs" if url.startswith("kafka://") else f"{url}.blobs"
         )
-        self.blobs = blobs or DirectoryBlobs(folder)
+        self.blobs = blob_store(folder if blobs is None else blobs)
         self._readbacks: dict[int, Readback] = {}
         self._owners: set[Owner] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -328,7 +328,7 @@ def connect(
     create: bool | None = None,
     confirm: str = "always",
     checkpoints: CheckpointStore | None = None,
-    blobs: BlobStore | None = None,
+    blobs: str | os.PathLike[str] | BlobStore | None = None,
     kafka_config: Mapping[str, str] | None = None,
     worker: str | None = None,
     deadline_s: float = 30.0,
@@ -340,7 +340,8 @@ def connect(
     create       make a missing log; by default an embedded one is made, a topic is not
     confirm      `always` or `once`: what an append waits for on Kafka (docs/guarantees.md)
     checkpoints  a projection to resume from, so that only its tail is read
-    blobs        where payloads over 256 KiB go; default `JOURNAL_BLOBS`, else beside the log
+    blobs        where payloads over 256 KiB go: a directory, or any fsspec URL, which needs the
+                 extra `blobs`; default `JOURNAL_BLOBS`, else beside the log
     deadline_s   seconds after which an append's outcome is unknown
     on_scan      told (offsets passed, offsets in all) while a log without an index, which is
                  Kafka's, is read through to find one task

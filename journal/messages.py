@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from journal import parts
 from journal.codec import Load, decode_value
 from journal.errors import UsageError
 from journal.events import Decision
+from journal.parts import text
 from journal.state import COMPLETED, Call, Message, Step, TaskState
 
 Dict = dict[str, Any]
@@ -55,24 +55,18 @@ def _in_order(state: TaskState) -> Iterator[str | Message | Step]:
     yield from waiting[shown:]
 
 
-def _text(value: Any) -> str:
-    """A result as a model reads it: text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    return msgspec.json.encode(value).decode()
-
-
 NO_RESULT = "No result was recorded."
 
 
-def _observation(step: Step, call: Call, load: Load | None) -> str | None:
+def _observation(step: Step, call: Call, load: Load | None) -> Any:
     """What the model reads of a call; None while it may still finish. In a completed step each
     call has something: an API refuses a history with a call that nothing answers."""
     if not call.finished:
         return NO_RESULT if step.status == COMPLETED else None
     if call.error is not None:
         return call.error
-    return _text(decode_value(call.result, load))
+    value = decode_value(call.result, load)
+    return value if parts.has_contents(value) else text(value)
 
 
 def _pairs(step: Step, decision: Decision, load: Load | None) -> Iterator[tuple[str, Any, Call]]:
@@ -89,7 +83,8 @@ def _pairs(step: Step, decision: Decision, load: Load | None) -> Iterator[tuple[
 
 
 def _openai_message(message: Message, load: Load | None) -> Dict:
-    out: Dict = {"role": message.role, "content": decode_value(message.content, load)}
+    content = parts.parts(decode_value(message.content, load), parts.openai)
+    out: Dict = {"role": message.role, "content": content}
     if message.role == "tool":
         out["tool_call_id"] = message.tool_call_id
     if message.name is not None:
@@ -110,20 +105,26 @@ def _openai_step(step: Step, load: Load | None) -> Iterator[Dict]:
                 "type": "function",
                 "function": {
                     "name": call.tool_name,
-                    "arguments": _text(arguments),
+                    "arguments": text(arguments),
                 },
             }
             for id, arguments, call in pairs
         ]
     yield said
+    shown: list[Dict] = []
     for id, _, call in pairs:
         observed = _observation(step, call, load)
         if observed is not None:
-            yield {"role": "tool", "tool_call_id": id, "content": observed}
+            yield {"role": "tool", "tool_call_id": id, "content": text(observed)}
+        if parts.has_contents(observed):
+            shown += parts.parts(observed, parts.openai)
+    if shown:
+        # A tool's message takes only text there, and nothing may stand between them.
+        yield {"role": "user", "content": shown}
 
 
 def _anthropic_message(message: Message, load: Load | None) -> Dict:
-    content = decode_value(message.content, load)
+    content = parts.parts(decode_value(message.content, load), parts.anthropic)
     if message.role == "tool":
         block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content}
         return {"role": "user", "content": [block]}
@@ -150,7 +151,8 @@ def _anthropic_step(step: Step, load: Load | None) -> Iterator[Dict]:
     for id, _, call in pairs:
         observed = _observation(step, call, load)
         if observed is not None:
-            result: Dict = {"type": "tool_result", "tool_use_id": id, "content": observed}
+            content = parts.parts(observed, parts.anthropic)
+            result: Dict = {"type": "tool_result", "tool_use_id": id, "content": content}
             if call.error is not None:
                 result["is_error"] = True
             results.append(result)
@@ -159,7 +161,7 @@ def _anthropic_step(step: Step, load: Load | None) -> Iterator[Dict]:
 
 
 def _plain_message(message: Message, load: Load | None) -> Dict:
-    return {"role": message.role, "content": _text(decode_value(message.content, load))}
+    return {"role": message.role, "content": text(decode_value(message.content, load))}
 
 
 def _plain_step(step: Step, load: Load | None) -> Iterator[Dict]:
@@ -169,7 +171,7 @@ def _plain_step(step: Step, load: Load | None) -> Iterator[Dict]:
     lines = [f"Thought: {decision.text}"] if decision.text else []
     observations: list[str] = []
     for _, arguments, call in _pairs(step, decision, load):
-        lines.append(f"Action: {call.tool_name}({_text(arguments)})")
+        lines.append(f"Action: {call.tool_name}({text(arguments)})")
         observed = _observation(step, call, load)
         if observed is not None:
             observations.append(f"Observation: {observed}")

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from journal.blobs import INLINE_BYTES, BlobStore
 from journal.codec import blob_payload, encode, encode_value
+from journal.content import Content
 from journal.errors import ToolError
 from journal.events import CallOutcome, Decision
 
@@ -26,7 +27,16 @@ _SMALL_BYTES = 4096
 
 async def payload(value: Any, blobs: BlobStore) -> Raw:
     """One value as a payload. Raises `ValueRefused`."""
-    return await _stored(encode_value(value), blobs)
+    return await _stored(await _encoded(value, blobs), blobs)
+
+
+async def _encoded(value: Any, blobs: BlobStore) -> Raw:
+    """Its JSON, large contents being stored before it refers to them."""
+    large: list[Content] = []
+    raw = encode_value(value, large)
+    for content in large:
+        await asyncio.to_thread(blobs.put, content.data, content.media_type)
+    return raw
 
 
 async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
@@ -38,23 +48,24 @@ async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
 
 async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
     """A decision as `StepStarted` and `StepCompleted` hold it. Raises `ValueRefused`."""
-    raw = encode(decision)
-    if len(raw) <= INLINE_BYTES and decision.content is None:
+    if decision.content is None:
         for call in decision.tool_calls:
             if b'"$' in bytes(encode_value(call.arguments)):
                 break
         else:
-            # The common decision goes as it is: whatever is free in it has been checked, and
-            # there is no key to escape.
-            return Raw(raw)
+            raw = encode(decision)
+            if len(raw) <= INLINE_BYTES:
+                # The common decision goes as it is: whatever is free in it has been checked,
+                # and there is no key to escape.
+                return Raw(raw)
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(decision).items():
         if value is None or name == "tool_calls":
             continue
-        fields[name] = encode_value(value) if name in _FREE else value
+        fields[name] = await _encoded(value, blobs) if name in _FREE else value
     calls = [msgspec.structs.replace(call) for call in decision.tool_calls]
     for call in calls:
-        call.arguments = encode_value(call.arguments)
+        call.arguments = await _encoded(call.arguments, blobs)
     for above in (INLINE_BYTES, _SMALL_BYTES):
         for name in _FREE & fields.keys():
             fields[name] = await _stored(fields[name], blobs, above)
@@ -80,7 +91,7 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
         elif isinstance(result, BaseException):
             outcome = CallOutcome(error=str(result), error_type=type_name(result))
         else:
-            outcome = CallOutcome(encode_value(result))
+            outcome = CallOutcome(await _encoded(result, blobs))
         size = len(bytes(outcome.result))
         if size > INLINE_BYTES and outcome is not result:
             outcome.result = await _stored(outcome.result, blobs)

@@ -72,6 +72,12 @@ def test_a_journal_that_is_in_order(file: Path) -> None:
     assert snapshot(file.parent) == before
 
 
+def test_a_blob_store_at_a_url_is_named(file: Path) -> None:
+    done = run("doctor", "--log", str(file), JOURNAL_BLOBS="memory://key:secret@bucket/x")
+    assert "memory://bucket/x, not looked at" in done.stdout
+    assert done.returncode == 0
+
+
 def test_the_table_has_a_line_for_each_check(file: Path) -> None:
     _, checks = doctor(file.with_name("none.db"))
     done = run("doctor", "--log", str(file.with_name("none.db")))
