@@ -1,5 +1,6 @@
 """Step Journal: every step of an agent an immutable event, every crash a resumption."""
 
+from journal import redact
 from journal.connect import Journal, connect
 from journal.content import Content
 from journal.events import Decision, ToolCall, Usage
@@ -17,5 +18,6 @@ __all__ = [
     "Usage",
     "connect",
     "new_task_id",
+    "redact",
     "tool",
 ]

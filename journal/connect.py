@@ -27,7 +27,9 @@ from journal.ids import birth_ms, now_ms
 from journal.log import Log, OnScan, Record, Scanned
 from journal.owner import Owner
 from journal.partition import partition_of
+from journal.payloads import Redacting, clean
 from journal.readback import Readback
+from journal.redact import Redact
 from journal.resume import CheckpointStore, check
 from journal.state import Subtask, TaskState
 from journal.step import Step
@@ -48,6 +50,7 @@ class Journal:
         confirm: str,
         checkpoints: CheckpointStore | None,
         blobs: str | os.PathLike[str] | BlobStore | None,
+        redact: Redact | None,
         kafka_config: Mapping[str, str] | None,
         worker: str | None,
         deadline_s: float,
@@ -65,6 +68,8 @@ class Journal:
             "./journal.blobs" if url.startswith("kafka://") else f"{url}.blobs"
         )
         self.blobs = blob_store(folder if blobs is None else blobs)
+        if redact is not None:
+            self.blobs = Redacting(self.blobs, redact)
         self._readbacks: dict[int, Readback] = {}
         self._owners: set[Owner] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -165,6 +170,7 @@ class Journal:
         description), `TaskRunning` (it has an owner, and `takeover` is False), `TaskEnded` (it
         failed), `TaskFenced` (somebody else claimed it at the same moment).
         """
+        description = None if description is None else clean(description, self.blobs)
         state, known, last = await self._load(task_id)
         if state.exists:
             check_open(state, description, takeover)
@@ -252,7 +258,8 @@ class Journal:
         if state.status != "failed":
             raise UsageError(f"task {task_id} has not failed; it is {state.status}")
         async with self._owned(state, known, last) as owner:
-            body = ev.TaskReopened(self._worker, reason)
+            why = None if reason is None else clean(reason, self.blobs)
+            body = ev.TaskReopened(self._worker, why)
             head = state.head
             await owner.claim(
                 "TaskReopened",
@@ -329,6 +336,7 @@ def connect(
     confirm: str = "always",
     checkpoints: CheckpointStore | None = None,
     blobs: str | os.PathLike[str] | BlobStore | None = None,
+    redact: Redact | None = None,
     kafka_config: Mapping[str, str] | None = None,
     worker: str | None = None,
     deadline_s: float = 30.0,
@@ -342,6 +350,8 @@ def connect(
     checkpoints  a projection to resume from, so that only its tail is read
     blobs        where payloads over 256 KiB go: a directory, or any fsspec URL, which needs the
                  extra `blobs`; default `JOURNAL_BLOBS`, else beside the log
+    redact       what takes secrets out of every text before it is written, such as
+                 `journal.redact.patterns()`; see there what it sees
     deadline_s   seconds after which an append's outcome is unknown
     on_scan      told (offsets passed, offsets in all) while a log without an index, which is
                  Kafka's, is read through to find one task
@@ -357,6 +367,7 @@ def connect(
         confirm=confirm,
         checkpoints=checkpoints,
         blobs=blobs,
+        redact=redact,
         kafka_config=kafka_config,
         worker=worker,
         deadline_s=deadline_s,

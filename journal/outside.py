@@ -12,7 +12,7 @@ from journal import events as ev
 from journal.acceptance import DUPLICATE, STALE
 from journal.codec import decode_value
 from journal.errors import TaskEnded, TaskNotFound, UsageError
-from journal.payloads import payload
+from journal.payloads import clean, payload
 from journal.state import TaskState, Wait
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ async def cancel(j: Journal, task_id: str, reason: str | None) -> TaskState:
     """See `Journal.cancel`."""
     async with j.outside(task_id) as owner:
         state = _there(j, owner.state)
-        verdict = await owner.put("CancelRequested", ev.CancelRequested(reason))
+        why = None if reason is None else clean(reason, j.blobs)
+        verdict = await owner.put("CancelRequested", ev.CancelRequested(why))
         if verdict.label not in ("", DUPLICATE):
             raise TaskEnded(f"task {task_id} ended, and was begun anew, at this moment")
         return state
@@ -89,6 +90,8 @@ def _check(wait: Wait, value: Any, j: Journal) -> None:
     try:
         jsonschema.validate(value, decode_value(wait.schema, j.blobs.get))
     except jsonschema.ValidationError as error:
-        raise UsageError(f"{_name(wait)}: {error.json_path}: {error.message}") from None
+        # Its message shows the value.
+        why = clean(error.message, j.blobs)
+        raise UsageError(f"{_name(wait)}: {error.json_path}: {why}") from None
     except jsonschema.SchemaError as error:
         raise UsageError(f"{_name(wait)}: its schema is none: {error.message}") from None

@@ -1,6 +1,7 @@
-"""A user's values into the payloads of events, large ones by way of the blob store.
+"""A user's values into the payloads of events, without secrets, large ones by way of the blob
+store.
 
-Knows codec, blobs and the shape of a decision; knows no log.
+Knows codec, blobs, redaction and the shape of a decision; knows no log.
 """
 
 from __future__ import annotations
@@ -13,16 +14,39 @@ import msgspec
 from msgspec import Raw
 
 from journal.blobs import INLINE_BYTES, BlobStore
-from journal.codec import blob_payload, encode, encode_value
+from journal.codec import BlobRef, blob_payload, encode, encode_value
 from journal.content import Content
-from journal.errors import ToolError
-from journal.events import CallOutcome, Decision
+from journal.errors import ToolError, ValueRefused
+from journal.events import ABSENT, CallOutcome, Decision
+from journal.redact import Redact, redacted, redacted_text
 
 EVENT_BYTES = 512 * 1024
 """What the payloads of one event may come to, so that it fits Kafka's default message size
 (1 MiB) with its envelope."""
 
 _SMALL_BYTES = 4096
+
+
+class Redacting:
+    """A blob store, and what every text goes through before it is written there or to the log."""
+
+    def __init__(self, store: BlobStore, redact: Redact) -> None:
+        self._store = store
+        self.redact = redact
+
+    def put(self, data: bytes, media_type: str = "application/json") -> BlobRef:
+        return self._store.put(data, media_type)
+
+    def get(self, ref: BlobRef) -> bytes:
+        return self._store.get(ref)
+
+    def __str__(self) -> str:
+        return str(self._store)
+
+
+def clean(text: str, blobs: BlobStore) -> str:
+    """A text that is no payload, an error's or a reason, without its secrets."""
+    return redacted_text(text, blobs.redact) if isinstance(blobs, Redacting) else text
 
 
 async def payload(value: Any, blobs: BlobStore) -> Raw:
@@ -33,7 +57,13 @@ async def payload(value: Any, blobs: BlobStore) -> Raw:
 async def _encoded(value: Any, blobs: BlobStore) -> Raw:
     """Its JSON, large contents being stored before it refers to them."""
     large: list[Content] = []
-    raw = encode_value(value, large)
+    try:
+        raw = encode_value(value, large)
+    except ValueRefused as error:
+        # Its path is made of keys, its reason may name one.
+        raise ValueRefused(clean(error.path, blobs), clean(error.reason, blobs)) from None
+    if isinstance(blobs, Redacting):
+        raw = await asyncio.to_thread(redacted, raw, blobs.redact)
     for content in large:
         await asyncio.to_thread(blobs.put, content.data, content.media_type)
     return raw
@@ -48,7 +78,7 @@ async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
 
 async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
     """A decision as `StepStarted` and `StepCompleted` hold it. Raises `ValueRefused`."""
-    if decision.content is None:
+    if decision.content is None and not isinstance(blobs, Redacting):
         for call in decision.tool_calls:
             if b'"$' in bytes(encode_value(call.arguments)):
                 break
@@ -87,9 +117,9 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
     total = 0
     for result in results:
         if isinstance(result, CallOutcome):
-            outcome = result
+            outcome = _clean_outcome(result, blobs)
         elif isinstance(result, BaseException):
-            outcome = CallOutcome(error=str(result), error_type=type_name(result))
+            outcome = CallOutcome(error=clean(str(result), blobs), error_type=type_name(result))
         else:
             outcome = CallOutcome(await _encoded(result, blobs))
         size = len(bytes(outcome.result))
@@ -102,6 +132,17 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
         for outcome in outcomes:
             outcome.result = await _stored(outcome.result, blobs, _SMALL_BYTES)
     return outcomes
+
+
+def _clean_outcome(outcome: CallOutcome, blobs: BlobStore) -> CallOutcome:
+    if not isinstance(blobs, Redacting):
+        return outcome
+    left = msgspec.structs.replace(outcome)
+    if outcome.error is not None:
+        left.error = clean(outcome.error, blobs)
+    if outcome.result is not ABSENT:
+        left.result = redacted(outcome.result, blobs.redact)
+    return left
 
 
 def type_name(error: BaseException) -> str:

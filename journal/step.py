@@ -15,7 +15,7 @@ from journal import events as ev
 from journal.call import CallOptions
 from journal.errors import JournalError, ToolError, UsageError
 from journal.events import Decision
-from journal.payloads import decision_payload, payload, type_name
+from journal.payloads import clean, decision_payload, payload, type_name
 from journal.replies import as_decision
 from journal.state import FAILED, Call
 from journal.state import Step as StepState
@@ -130,7 +130,7 @@ class Step:
         """Write what became of an uncertain call. Raises `UsageError` where it is none."""
         body = ev.CallResolved(self.index, call, run_again=run_again, resolved_by=resolved_by)
         if error is not None:
-            body.error = str(error)
+            body.error = clean(str(error), self.task.blobs)
             body.error_type = error_type_of(error)
         elif not run_again:
             body.result = await payload(result, self.task.blobs)
@@ -143,9 +143,8 @@ class Step:
         await self.task.owner.append("ToolCallCompleted", body)
 
     async def fail_call(self, position: int, error: BaseException | str, final: bool) -> None:
-        body = ev.ToolCallFailed(
-            self.index, position, error_type_of(error), str(error), final, self.attempt
-        )
+        text, kind = clean(str(error), self.task.blobs), error_type_of(error)
+        body = ev.ToolCallFailed(self.index, position, kind, text, final, self.attempt)
         await self.task.owner.append("ToolCallFailed", body)
 
     # --- the context ----------------------------------------------------------------------------
@@ -170,7 +169,8 @@ class Step:
         elif isinstance(error, ToolError) or (
             isinstance(error, Exception) and not isinstance(error, JournalError)
         ):
-            failed = ev.StepFailed(self.index, type_name(error), str(error), self.attempt)
+            text = clean(str(error), self.task.blobs)
+            failed = ev.StepFailed(self.index, type_name(error), text, self.attempt)
             await self.task.owner.append("StepFailed", failed)
 
 

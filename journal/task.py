@@ -25,7 +25,7 @@ from journal.events import Decision
 from journal.ids import new_id
 from journal.messages import messages
 from journal.owner import Owner
-from journal.payloads import decision_payload, outcome_payloads, payload, type_name
+from journal.payloads import clean, decision_payload, outcome_payloads, payload, type_name
 from journal.state import COMPLETED, Message, TaskState
 from journal.state import Step as StepState
 from journal.step import Step
@@ -317,7 +317,8 @@ class Task:
     async def fail(self, error: BaseException | str, *, error_type: str | None = None) -> None:
         """End the task badly; `journal retry` reopens it."""
         kind = error_type or ("Error" if isinstance(error, str) else type_name(error))
-        await self.owner.append("TaskFailed", ev.TaskFailed(kind, str(error)))
+        text = clean(str(error), self.blobs)
+        await self.owner.append("TaskFailed", ev.TaskFailed(kind, text))
 
 
 class TaskOptions:
