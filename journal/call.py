@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal.codec import decode_value, digest_value
+from journal.declared import declared, fit, refit
 from journal.errors import (
     CallUncertain,
     JournalError,
@@ -58,12 +59,13 @@ class CallOptions:
         Raises `ToolError` (the tool failed for good), `CallUncertain` (a `once` call was in
         flight, or took too long), `ReplayDiverged` (another call is recorded at this position).
         """
-        step = self._step
+        step, used = self._step, as_tool(function)
+        kind = declared(used.function)
         position = step.take(self._position)
         await step.task.ready()
         if step.recorded is None:
             await step.start()
-        run = _Run(step, position, as_tool(function), args, kwargs)
+        run = _Run(step, position, used, kind, args, kwargs)
         key = self._key or f"{step.task.state.head.run_id}:{step.index}:{position}:{run.digest}"
         run.check()
         if run.uncertain:
@@ -71,7 +73,8 @@ class CallOptions:
         while True:
             known = run.known
             if known is not None and known.status == COMPLETED:
-                return decode_value(known.result, step.task.blobs.get)
+                what = f"step {step.index}, call {position}"
+                return refit(decode_value(known.result, step.task.blobs.get), kind, what)
             if known is not None and known.status == FAILED:
                 raise ToolError(known.error or "", known.error_type or "") from run.cause
             await run.once(key)
@@ -85,6 +88,7 @@ class _Run:
         step: Step,
         position: int,
         used: Tool,
+        kind: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
@@ -93,6 +97,7 @@ class _Run:
         self._place = step.index, position
         self._position = position
         self._used = used
+        self._kind = kind
         self._args = args
         self._kwargs = kwargs
         self._arguments = used.arguments(args, kwargs)
@@ -127,6 +132,8 @@ class _Run:
             try:
                 result = await used.run(key, self._args, self._kwargs)
                 raw = await payload(result, self._task.blobs)
+                if self._kind is not Any:
+                    fit(decode_value(raw, self._task.blobs.get), self._kind)
             except JournalError as error:
                 if isinstance(error, ValueRefused):
                     await self._step.fail_call(self._position, error, True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from journal import events as ev
 from journal import scope as scopes
 from journal.codec import decode_value, digest_value
+from journal.declared import declared, fit, refit
 from journal.errors import ReplayDiverged, UsageError
 from journal.payloads import payload
 from journal.scope import Scope
@@ -80,10 +81,13 @@ class Durable:
         self, key: str, name: str, digest: str, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         task = self._task
+        kind = declared(function)
         known = task.state.values.get(key)
         if known is None:
             with self.inside(key.removeprefix(self.scope.path)):
                 raw = await payload(await run_function(function, args, kwargs), task.blobs)
+            if kind is not Any:
+                fit(decode_value(raw, task.blobs.get), kind)
             await task.owner.append("ValueRecorded", ev.ValueRecorded(key, name, raw, digest))
             known = task.state.values[key]
         if (known.function, known.arguments_digest) != (name, digest):
@@ -91,7 +95,7 @@ class Durable:
                 f"task {task.id}: {key.lstrip(_KEYED)} is recorded of {known.function} with "
                 f"arguments {known.arguments_digest}, now it is {name} with {digest}"
             )
-        return decode_value(known.value, task.blobs.get)
+        return refit(decode_value(known.value, task.blobs.get), kind, f"task {task.id}: {name}")
 
     # --- clock and chance -------------------------------------------------------------------------
 

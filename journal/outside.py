@@ -38,8 +38,10 @@ async def answer(
     async with j.outside(task_id) as owner:
         state = _there(j, owner.state)
         wait = _asked(state, key)
-        _check(wait, value, j)
-        body = ev.InputReceived(await payload(value, j.blobs), answered_by)
+        raw = await payload(value, j.blobs)
+        # The value as it will be read, which is also all of it that an error may show.
+        _check(wait, decode_value(raw, j.blobs.get), j)
+        body = ev.InputReceived(raw, answered_by)
         verdict = await owner.put("InputReceived", body, ref=wait.id)
         if verdict.label == STALE:
             raise UsageError(f"task {task_id}: {_name(wait)} was answered, or timed out, before")
@@ -90,8 +92,6 @@ def _check(wait: Wait, value: Any, j: Journal) -> None:
     try:
         jsonschema.validate(value, decode_value(wait.schema, j.blobs.get))
     except jsonschema.ValidationError as error:
-        # Its message shows the value.
-        why = clean(error.message, j.blobs)
-        raise UsageError(f"{_name(wait)}: {error.json_path}: {why}") from None
+        raise UsageError(f"{_name(wait)}: {error.json_path}: {error.message}") from None
     except jsonschema.SchemaError as error:
         raise UsageError(f"{_name(wait)}: its schema is none: {error.message}") from None

@@ -19,6 +19,7 @@ from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore
 from journal.claims import Resumed
 from journal.codec import decode_value, encode
+from journal.declared import fit, json_schema, schema_type
 from journal.durable import Durable
 from journal.errors import ReplayDiverged, TaskEnded, UsageError
 from journal.events import Decision
@@ -197,12 +198,14 @@ class Task:
     # --- durable calls ----------------------------------------------------------------------------
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Run a function, sync or async, once; replay its recorded value after that.
+        """Run a function, sync or async, once; replay its recorded value after that, as the
+        type that the function says it returns (docs/values.md).
 
         A call is known by scope, function, digest of the arguments and occurrence. A step is a
         scope, and so are a function that runs here, each call of `gather`, and `scope(name)`.
         Raises `UsageError` where another call runs in the same scope, `ReplayDiverged` where the
-        code has changed. An exception of the function is recorded nowhere.
+        code has changed, `ValueRefused` for a value that cannot be recorded. An exception of the
+        function is recorded nowhere.
         """
         return await self.durable.run(None, function, args, kwargs)
 
@@ -260,14 +263,17 @@ class Task:
     ) -> Any:
         """Wait for somebody's answer (`journal answer`, `Journal.answer`), across restarts.
 
-        schema   a JSON Schema that answers are held against
+        schema   a JSON Schema that answers are held against, or a type: its schema, and the
+                 answer comes back as it
         timeout  seconds, a `timedelta`, or a `datetime` with its zone; counted from the first
                  time that this is asked
         key      names the request within the task; by default its question and occurrence do
 
-        Raises `AskTimedOut`. Of an answer and the time-out the first in the log counts.
+        Raises `AskTimedOut`, and `ValueRefused` for what the schema lets through and the type
+        does not. Of an answer and the time-out the first in the log counts.
         """
-        return await ask(self, question, schema, timeout, key)
+        answer = await ask(self, question, json_schema(schema), timeout, key)
+        return fit(answer, schema_type(schema))
 
     async def sleep(self, until: Until, *, key: str | None = None) -> None:
         """Wait for a time, across restarts: seconds, a `timedelta`, or a `datetime` with its zone.

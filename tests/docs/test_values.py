@@ -1,0 +1,35 @@
+"""Runs every block of docs/values.md twice; what stands under it must come out each time."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "values.md").read_text()
+BLOCKS = [(m[1], m[2]) for m in re.finditer(r"^```(\w*)\n(.*?)^```$", PAGE, re.M | re.S)]
+PAIRS = list(zip(BLOCKS[::2], BLOCKS[1::2], strict=True))
+
+
+@pytest.mark.parametrize(("program", "printed"), PAIRS, ids=["values", "images", "secrets"])
+def test_a_block_prints_what_stands_under_it(
+    program: tuple[str, str], printed: tuple[str, str], tmp_path: Path
+) -> None:
+    assert (program[0], printed[0]) == ("python", "text")
+    (tmp_path / "program.py").write_text(program[1])
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JOURNAL_")}
+    for _ in ("the first run", "a replay"):
+        done = subprocess.run(
+            [sys.executable, "program.py"],
+            cwd=tmp_path,
+            env=environment | {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+        )
+        assert (done.stdout, done.stderr, done.returncode) == (printed[1], "", 0)
