@@ -21,9 +21,9 @@ _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
 def declared(function: Any) -> Any:
-    """The type that a function, sync or async, says that it returns; `Any` where it says none,
-    or one that is not known when it runs. Raises `UsageError` for one that values cannot be
-    brought back to, before anything has run."""
+    """The type that a function, sync or async, says that it returns; `Any` where it says none
+    or `None`, or one that is not known when it runs. Raises `UsageError` for one that values
+    cannot be brought back to, before anything has run."""
     while isinstance(function, functools.partial) or hasattr(function, "__wrapped__"):
         partial = isinstance(function, functools.partial)
         function = function.func if partial else function.__wrapped__
@@ -39,7 +39,9 @@ def declared(function: Any) -> Any:
 
 def _resolved(kind: Any, names: dict[str, Any]) -> Any:
     """An annotation that is a text, or has texts in it, as what they name."""
-    if kind is None or kind is Any or type(kind) is type:
+    if kind is None or kind == "None":
+        return Any  # it says nothing of a result that somebody else found out
+    if kind is Any or type(kind) is type:
         return kind
     holder = type("holder", (), {"__annotations__": {"kind": kind}})
     try:

@@ -44,8 +44,9 @@ class Redacting:
         return str(self._store)
 
 
-def clean(text: str, blobs: BlobStore) -> str:
+def clean(said: BaseException | str, blobs: BlobStore) -> str:
     """A text that is no payload, an error's or a reason, without its secrets."""
+    text = str(said)
     return redacted_text(text, blobs.redact) if isinstance(blobs, Redacting) else text
 
 
@@ -119,7 +120,7 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
         if isinstance(result, CallOutcome):
             outcome = _clean_outcome(result, blobs)
         elif isinstance(result, BaseException):
-            outcome = CallOutcome(error=clean(str(result), blobs), error_type=type_name(result))
+            outcome = CallOutcome(error=clean(result, blobs), error_type=type_name(result))
         else:
             outcome = CallOutcome(await _encoded(result, blobs))
         size = len(bytes(outcome.result))

@@ -130,7 +130,7 @@ class Step:
         """Write what became of an uncertain call. Raises `UsageError` where it is none."""
         body = ev.CallResolved(self.index, call, run_again=run_again, resolved_by=resolved_by)
         if error is not None:
-            body.error = clean(str(error), self.task.blobs)
+            body.error = clean(error, self.task.blobs)
             body.error_type = error_type_of(error)
         elif not run_again:
             body.result = await payload(result, self.task.blobs)
@@ -143,7 +143,7 @@ class Step:
         await self.task.owner.append("ToolCallCompleted", body)
 
     async def fail_call(self, position: int, error: BaseException | str, final: bool) -> None:
-        text, kind = clean(str(error), self.task.blobs), error_type_of(error)
+        text, kind = clean(error, self.task.blobs), error_type_of(error)
         body = ev.ToolCallFailed(self.index, position, kind, text, final, self.attempt)
         await self.task.owner.append("ToolCallFailed", body)
 
@@ -169,7 +169,7 @@ class Step:
         elif isinstance(error, ToolError) or (
             isinstance(error, Exception) and not isinstance(error, JournalError)
         ):
-            text = clean(str(error), self.task.blobs)
+            text = clean(error, self.task.blobs)
             failed = ev.StepFailed(self.index, type_name(error), text, self.attempt)
             await self.task.owner.append("StepFailed", failed)
 

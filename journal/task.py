@@ -204,8 +204,7 @@ class Task:
         A call is known by scope, function, digest of the arguments and occurrence. A step is a
         scope, and so are a function that runs here, each call of `gather`, and `scope(name)`.
         Raises `UsageError` where another call runs in the same scope, `ReplayDiverged` where the
-        code has changed, `ValueRefused` for a value that cannot be recorded. An exception of the
-        function is recorded nowhere.
+        code has changed, `ValueRefused`. An exception of the function is recorded nowhere.
         """
         return await self.durable.run(None, function, args, kwargs)
 
@@ -263,8 +262,7 @@ class Task:
     ) -> Any:
         """Wait for somebody's answer (`journal answer`, `Journal.answer`), across restarts.
 
-        schema   a JSON Schema that answers are held against, or a type: its schema, and the
-                 answer comes back as it
+        schema   a JSON Schema, or a type, that answers are held against; one comes back as the type
         timeout  seconds, a `timedelta`, or a `datetime` with its zone; counted from the first
                  time that this is asked
         key      names the request within the task; by default its question and occurrence do
@@ -323,8 +321,7 @@ class Task:
     async def fail(self, error: BaseException | str, *, error_type: str | None = None) -> None:
         """End the task badly; `journal retry` reopens it."""
         kind = error_type or ("Error" if isinstance(error, str) else type_name(error))
-        text = clean(str(error), self.blobs)
-        await self.owner.append("TaskFailed", ev.TaskFailed(kind, text))
+        await self.owner.append("TaskFailed", ev.TaskFailed(kind, clean(error, self.blobs)))
 
 
 class TaskOptions:
