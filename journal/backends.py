@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from journal.blobs import BlobStore
 from journal.errors import UsageError
 from journal.log import Log
 
 DEFAULT_LOG = "./journal.db"
+MEMORY = "memory://"
 
 
 def log_url(url: str | os.PathLike[str] | None) -> str:
@@ -35,12 +37,16 @@ async def open_log(
     config: Mapping[str, str] | None = None,
     append_deadline_s: float = 30.0,
 ) -> Log:
-    """Open `kafka://host:port[,host:port]/topic`, or a path as an embedded log.
+    """Open `kafka://host:port[,host:port]/topic`, `memory://NAME`, or a path as an embedded log.
 
     `config` holds Kafka's own property names; `partitions` and `replication_factor` count only
     for a topic that `create` makes. Raises `UsageError` for any other URL, and what the backend
     raises.
     """
+    if url.startswith(MEMORY):
+        from journal.memory_log import Memory
+
+        return Memory.at(url, create=create).handle()
     if is_kafka(url):
         from journal.kafka_log import KafkaLog
 
@@ -55,3 +61,14 @@ async def open_log(
     from journal.sqlite_log import SqliteLog
 
     return await SqliteLog.open(url, create=create)
+
+
+def default_blobs(url: str) -> str | BlobStore:
+    """Where a log's large payloads are kept: `JOURNAL_BLOBS`, else beside the log. For a log in
+    memory that is memory, in any case."""
+    if url.startswith(MEMORY):
+        from journal.memory_log import blobs_of
+
+        return blobs_of(url)
+    beside = "./journal.blobs" if url.startswith("kafka://") else f"{url}.blobs"
+    return os.environ.get("JOURNAL_BLOBS") or beside

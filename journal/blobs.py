@@ -1,5 +1,5 @@
 """Where large payloads live: files named by the SHA-256 of what they hold, in a directory here;
-elsewhere they are the same files (blobs_fsspec).
+elsewhere they are the same files (blobs_fsspec), or memory.
 
 Content-addressed, so that writing twice is writing once and nothing is ever overwritten. Knows
 bytes and hashes; knows no events.
@@ -125,3 +125,21 @@ class DirectoryBlobs:
             reason = error.strerror or str(error)
             raise LogUnavailable(f"{self.root}: cannot read a payload: {reason}") from error
         return checked(self.root, ref, data)
+
+
+class MemoryBlobs:
+    """A blob store in memory."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+
+    def put(self, data: bytes, media_type: str = "application/json") -> BlobRef:
+        ref = BlobRef(hashlib.sha256(data).hexdigest(), len(data), media_type)
+        self._data[ref.sha256] = bytes(data)
+        return ref
+
+    def get(self, ref: BlobRef) -> bytes:
+        try:
+            return self._data[ref.sha256]
+        except KeyError:
+            raise BlobMissing(f"the payload {ref.sha256} is not in memory") from None

@@ -15,7 +15,7 @@ from typing import Any
 
 from journal import events as ev
 from journal import outside
-from journal.backends import log_url, open_log
+from journal.backends import default_blobs, log_url, open_log
 from journal.blobs import BlobStore, blob_store
 from journal.claims import check_open, claim, claim_child
 from journal.codec import check_task_id, decode_event
@@ -64,10 +64,7 @@ class Journal:
         self._worker = worker
         self._deadline_s = deadline_s
         self._on_scan = on_scan
-        folder = os.environ.get("JOURNAL_BLOBS") or (
-            "./journal.blobs" if url.startswith("kafka://") else f"{url}.blobs"
-        )
-        self.blobs = blob_store(folder if blobs is None else blobs)
+        self.blobs = blob_store(default_blobs(url) if blobs is None else blobs)
         if redact is not None:
             self.blobs = Redacting(self.blobs, redact)
         self._readbacks: dict[int, Readback] = {}

@@ -12,11 +12,13 @@ from journal.log import Log
 from tests.contract.probe import OpenLog
 
 
-@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["sqlite", "memory", pytest.param("kafka", marks=pytest.mark.kafka)])
 def log_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where this test's log is. There is nothing there yet."""
     if request.param == "sqlite":
         return str(tmp_path / "journal.db")
+    if request.param == "memory":
+        return f"memory://{tmp_path}"
     url: str = request.getfixturevalue("kafka_url")
     return url
 

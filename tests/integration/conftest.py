@@ -16,6 +16,7 @@ Connect = Callable[[], journal.Journal]
 @pytest.fixture(
     params=[
         "sqlite",
+        "memory",
         pytest.param("kafka", marks=pytest.mark.kafka),
         pytest.param("kafka-once", marks=pytest.mark.kafka),
     ]
@@ -25,6 +26,8 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
     confirm = "once" if request.param == "kafka-once" else "always"
     if request.param == "sqlite":
         url = str(tmp_path / "journal.db")
+    elif request.param == "memory":
+        url = f"memory://{tmp_path}"
     else:
         url = request.getfixturevalue("kafka_url")
     blobs = DirectoryBlobs(tmp_path / "blobs")
