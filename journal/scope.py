@@ -81,6 +81,11 @@ def current(task: object) -> Scope | None:
     return _current.get().get(id(task))
 
 
+def paths() -> list[str]:
+    """The paths of the scopes that this code runs in, one a task, outermost first."""
+    return [scope.path for scope in _current.get().values()]
+
+
 def enter(task: object, scope: Scope) -> Token[dict[int, Scope]]:
     """From here on this context runs in `scope`."""
     return _current.set({**_current.get(), id(task): scope})
