@@ -9,6 +9,7 @@ RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))
     && pip install -q -r requirements.txt -c constraints.txt
 COPY LICENSE README.md ./
 COPY journal journal
+COPY journal_pytest journal_pytest
 COPY projector projector
 RUN pip install -q --no-deps .
 

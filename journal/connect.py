@@ -341,12 +341,14 @@ def connect(
 ) -> Journal:
     """A journal, to be entered with `async with`.
 
-    url          a path, or `kafka://host:port/topic`; default `JOURNAL_LOG`, else ./journal.db
+    url          a path, `kafka://host:port/topic` or, for tests, `memory://NAME`; default
+                 `JOURNAL_LOG`, else ./journal.db
     create       make a missing log; by default an embedded one is made, a topic is not
     confirm      `always` or `once`: what an append waits for on Kafka (docs/guarantees.md)
     checkpoints  a projection to resume from, so that only its tail is read
     blobs        where payloads over 256 KiB go: a directory, or any fsspec URL, which needs the
-                 extra `blobs`; default `JOURNAL_BLOBS`, else beside the log
+                 extra `blobs`; default `JOURNAL_BLOBS`, else beside the log (those of
+                 a log in memory are in memory)
     redact       what takes secrets out of every text before it is written, such as
                  `journal.redact.patterns()`; see there what it sees
     deadline_s   seconds after which an append's outcome is unknown

@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import journal
 from journal.errors import JournalError
@@ -49,9 +51,9 @@ def script(step_index: int) -> Decision:
     return Decision("beta.txt is the longest; the report is written.", usage=usage)
 
 
-async def agent(url: str, task_id: str, folder: Path, config: str | None) -> None:
-    """Run the task to its end, wherever it stands. `DEMO_PAUSE` makes it stop, for ever, in
-    the middle of step 3, after its tool has begun."""
+def tools(folder: Path) -> dict[str, Callable[..., Any]]:
+    """The agent's tools, on the notes in `folder`. `DEMO_PAUSE` makes `write_report` stop, for
+    ever, after it has begun."""
 
     def count_words(note: str) -> int:
         return len((folder / note).read_text().split())
@@ -65,12 +67,12 @@ async def agent(url: str, task_id: str, folder: Path, config: str | None) -> Non
         (folder / "report.txt").write_text("\n".join([title, *lines]) + "\n")
         return f"{len(lines)} lines"
 
-    tools = {"count_words": count_words, "write_report": write_report}
-    kafka = load(config) if config else None
-    async with (
-        journal.connect(url, kafka_config=kafka, create=True) as j,
-        j.task(task_id, QUESTION, agent_name="demo") as task,
-    ):
+    return {"count_words": count_words, "write_report": write_report}
+
+
+async def agent(j: journal.Journal, task_id: str, tools: Mapping[str, Callable[..., Any]]) -> None:
+    """Run the task to its end, wherever it stands."""
+    async with j.task(task_id, QUESTION, agent_name="demo") as task:
         if task.resumed is not None:
             say(f"   {task.resumed}")
         while task.running:
@@ -86,6 +88,13 @@ async def agent(url: str, task_id: str, folder: Path, config: str | None) -> Non
                     say(f"   step {step.index}: {call.name} -> {result}")
                 if not reply.tool_calls:
                     await task.complete(reply.text)
+
+
+async def process(url: str, task_id: str, folder: Path, config: str | None) -> None:
+    """What the agent's process does."""
+    kafka = load(config) if config else None
+    async with journal.connect(url, kafka_config=kafka, create=True) as j:
+        await agent(j, task_id, tools(folder))
 
 
 def say(text: str) -> None:
@@ -152,7 +161,7 @@ def _killed(command: list[str]) -> bool:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(agent(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] or None))
+        asyncio.run(process(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4] or None))
     except (JournalError, OSError) as error:
         print(f"journal: {error}", file=sys.stderr)
         sys.exit(1)
