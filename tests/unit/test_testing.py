@@ -459,6 +459,16 @@ async def test_a_dead_process_reads_and_writes_nothing() -> None:
     assert [record.value for record in await memory.handle().read_key(0, b"key")] == [b"1"]
 
 
+async def test_closing_wakes_a_tail_that_waits() -> None:
+    log = testing.Memory().handle()
+    coming = asyncio.ensure_future(anext(log.tail(0, 0)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    await log.close()
+    with pytest.raises(LogUnavailable):
+        await asyncio.wait_for(coming, 30)
+
+
 async def test_a_log_that_nobody_holds_is_gone() -> None:
     url = testing.Memory("passing").url
     gc.collect()
