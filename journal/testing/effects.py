@@ -52,25 +52,28 @@ class Counted(Tool):
     """A tool that counts its runs. Made by `counted`."""
 
     def __init__(self, used: Tool) -> None:
-        super().__init__(used.function, used.name, used.effect)
+        # All that the tool is, its policy too.
+        self.__dict__.update(vars(used))
         self.history: list[Run] = []
         inner = used.function
         if inspect.iscoroutinefunction(inner):
 
             async def asynchronous(*args: Any, **kwargs: Any) -> Any:
                 run = self._began(args, kwargs)
-                result = await inner(*args, **kwargs)
-                _ended(run)
-                return result
+                try:
+                    return await inner(*args, **kwargs)
+                finally:
+                    _ended(run)
 
             self.function = functools.wraps(inner)(asynchronous)
         else:
 
             def synchronous(*args: Any, **kwargs: Any) -> Any:
                 run = self._began(args, kwargs)
-                result = inner(*args, **kwargs)
-                _ended(run)
-                return result
+                try:
+                    return inner(*args, **kwargs)
+                finally:
+                    _ended(run)
 
             self.function = functools.wraps(inner)(synchronous)
 

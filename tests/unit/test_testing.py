@@ -419,6 +419,29 @@ async def test_a_counted_tool_is_the_tool_it_was() -> None:
     assert pay.runs == 0
 
 
+async def test_a_counted_tool_keeps_its_policy() -> None:
+    @journal.tool(retries=1, backoff=0.001)
+    async def flaky(n: int) -> int:
+        if refusing:
+            raise refusing.pop()
+        return n
+
+    refusing = [OSError("busy")]
+    counted = testing.counted(flaky)
+
+    async def agent(j: journal.Journal) -> None:
+        async with j.task("t", "d") as task:
+            while task.running:
+                async with task.step() as step:
+                    await task.complete(await step.call(counted, n=1))
+
+    def busy() -> None:
+        refusing[:] = [OSError("busy")]
+
+    report = await testing.crash_everywhere(agent, setup=busy)
+    assert [run.ended_at for run in report.undisturbed.runs] == [3, 5]
+
+
 # --- the log in memory ------------------------------------------------------------------------
 
 
