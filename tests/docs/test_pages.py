@@ -1,4 +1,4 @@
-"""Runs every block of docs/values.md twice; what stands under it must come out each time."""
+"""Runs the programs of pages twice; what stands under each must come out each time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "values.md").read_text()
-BLOCKS = [(m[1], m[2]) for m in re.finditer(r"^```(\w*)\n(.*?)^```$", PAGE, re.M | re.S)]
-PAIRS = list(zip(BLOCKS[::2], BLOCKS[1::2], strict=True))
+PAGES = ("agents", "values")
 
 
-@pytest.mark.parametrize(("program", "printed"), PAIRS, ids=["values", "images", "secrets"])
+def pairs(page: str) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """The page's programs, each with what stands under it."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    blocks = [(m[1], m[2]) for m in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)]
+    return list(zip(blocks[::2], blocks[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        pytest.param(*pair, id=f"{page} {n}")
+        for page in PAGES
+        for n, pair in enumerate(pairs(page), 1)
+    ],
+)
 def test_a_block_prints_what_stands_under_it(
     program: tuple[str, str], printed: tuple[str, str], tmp_path: Path
 ) -> None:
