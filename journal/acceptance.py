@@ -142,12 +142,8 @@ def advance(head: Head, event: Envelope, verdict: str) -> None:
         if kind == OWNER:
             head.seq = event.seq or 0
             head.last_id = event.id
-            if event.type in ENDING:
-                _ended(head, ENDING[event.type], event)
-            elif event.type in WAITING:
-                _waits(head, event)
-            elif event.type in CLOSING:
-                _closed(head, event)
+            if event.type in _TURNS:
+                _turned(head, event)
         elif kind == CLAIM:
             _claimed(head, event)
         elif event.type == "MessageReceived":
@@ -163,6 +159,19 @@ def advance(head: Head, event: Envelope, verdict: str) -> None:
     else:
         return
     head.chain = sha256(head.chain + event.id.encode()).digest()
+
+
+_TURNS: Final = ENDING.keys() | WAITING | CLOSING
+"""The owner's events that may change a status."""
+
+
+def _turned(head: Head, event: Envelope) -> None:
+    if event.type in ENDING:
+        _ended(head, ENDING[event.type], event)
+    elif event.type in WAITING:
+        _waits(head, event)
+    else:
+        _closed(head, event)
 
 
 def _ended(head: Head, status: str, event: Envelope) -> None:
