@@ -60,19 +60,18 @@ class Entry:
         self.bytes = _TASK_BYTES
         self.batch = -1
 
-    def moved(self, offset: int, size: int) -> int:
-        """Note an accepted event of so many bytes; by how many it makes this one larger."""
+    def accepted(self, offset: int, size: int, bodies: Sequence[Struct] | None) -> int:
+        """Note an accepted event, in the record of `size` bytes at `offset`, that the state has
+        been moved past. Returns by how many bytes that made this larger."""
         if self.first_offset < 0:
             self.first_offset = offset
+        for index in touched(self.state, bodies):
+            before = self.steps.get(index)
+            self.steps[index] = (offset if before is None else before[0], offset)
+            self.changed.setdefault(index, before)
         size += _STEP_BYTES
         self.bytes += size
         return size
-
-    def touch(self, index: int, offset: int) -> None:
-        """Note that the event at `offset` may have changed a step."""
-        before = self.steps.get(index)
-        self.steps[index] = (offset if before is None else before[0], offset)
-        self.changed.setdefault(index, before)
 
 
 def rebuilt(rows: TaskRows) -> Entry:
@@ -91,9 +90,7 @@ def rebuilt(rows: TaskRows) -> Entry:
         )
         bodies = open_body(event)
         apply(state, event, offset, bodies)
-        for index in touched(state, bodies):
-            entry.touch(index, offset)
-        entry.moved(offset, len(body))
+        entry.accepted(offset, len(body), bodies)
     state.head.epoch_closed = rows.epoch_closed
     state.head.parent_epoch = rows.parent_epoch
     state.head.chain = bytes.fromhex(rows.chain)

@@ -28,7 +28,7 @@ from journal.log import Record
 from journal.partition import partition_of
 from journal.resume import checksum
 from journal.state import TaskState
-from projector.entries import MOST, Entry, TaskRows, open_body, rebuilt, touched
+from projector.entries import MOST, Entry, TaskRows, open_body, rebuilt
 from projector.rows import Row, anomaly_row, event_row, step_rows, task_row
 
 UNDECODABLE = "undecodable"
@@ -135,9 +135,7 @@ class Folder:
             batch.anomaly(partition, record, event, label, detail)
         if accepted:
             batch.events.append(event_row(partition, offset, event))
-            self._bytes += entry.moved(offset, len(record.value or b""))
-            for index in touched(state, bodies):
-                entry.touch(index, offset)
+            self._bytes += entry.accepted(offset, len(record.value or b""), bodies)
         elif label not in (CONFLICT, GAP):
             return
         if entry.batch != self._batch:

@@ -141,7 +141,7 @@ class _Decision(Struct, gc=False):
     """Laxer than `journal.events.Decision`: the fold looked at no more than `DecisionHead`."""
 
     text: Any = None
-    request_model: Any = None
+    request_model: str | None = None
     tool_calls: list[_Asked] = []
 
 
@@ -160,9 +160,12 @@ def step_rows(
             decision = _decisions.decode(s.raw_decision)
         except msgspec.MsgspecError:
             decision = _NOTHING
+    thought = decision.text
+    if thought is not None and type(thought) is not str:
+        thought = msgspec.json.encode(thought)
     u = s.usage or _NO_USAGE
     row = (
-        task_id, s.index, s.attempt, s.status, _text(decision.text), _text(decision.request_model),
+        task_id, s.index, s.attempt, s.status, thought, decision.request_model,
         u.input_tokens, u.output_tokens, u.cache_read_input_tokens,
         u.cache_creation_input_tokens, u.reasoning_output_tokens, u.total,
         microseconds(s.started_at), microseconds(s.completed_at), partition, first, last,
@@ -176,15 +179,12 @@ def step_rows(
         else:
             arguments = given(asked.arguments) if call.arguments is None else call.arguments
             calls.append(_call_row(task_id, s, call, arguments, partition, first, last))
-    for position in sorted(known):
-        if position >= len(decision.tool_calls):
-            call = known[position]
-            calls.append(_call_row(task_id, s, call, call.arguments, partition, first, last))
+    if known:
+        for position in sorted(known):
+            if position >= len(decision.tool_calls):
+                call = known[position]
+                calls.append(_call_row(task_id, s, call, call.arguments, partition, first, last))
     return row, calls
-
-
-def _text(value: Any) -> str | bytes | None:
-    return value if value is None or type(value) is str else msgspec.json.encode(value)
 
 
 def _call_row(
@@ -205,8 +205,8 @@ def _recorded_row(
     arguments' own bytes."""
     name = asked.name or ""
     arguments = given(asked.arguments)
-    outcomes = s.outcomes or ()
-    if position >= len(outcomes):
+    outcomes = s.outcomes
+    if outcomes is None or position >= len(outcomes):
         return (
             task_id, s.index, s.attempt, position, name, asked.id, None, PENDING,
             arguments, None, None, None, None, None, partition, first, last,
