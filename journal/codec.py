@@ -49,6 +49,7 @@ def encode_event(event: Envelope) -> bytes:
 
 
 _ANY_KEY: Final = b"\xff"
+_BRACE: Final = ord("{")
 
 
 def decode_event(value: bytes | None, key: bytes | None = _ANY_KEY) -> Envelope:
@@ -67,7 +68,7 @@ def decode_event(value: bytes | None, key: bytes | None = _ANY_KEY) -> Envelope:
         event = _envelopes.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRecord(f"no event: {error}") from None
-    if bytes(event.body)[:1] != b"{":
+    if memoryview(event.body)[0] != _BRACE:
         raise BadRecord("no event: `body` is not an object")
     if event.v < 1:
         raise BadRecord("no event: `v` counts from 1")
