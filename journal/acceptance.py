@@ -92,19 +92,19 @@ def _judge_owner(head: Head, event: Envelope) -> str:
         return HEADLESS
     if event.epoch != head.epoch or event.owner != head.owner:
         return FENCED
-    seq = event.seq
-    assert seq is not None
-    if seq < head.seq:
+    assert event.seq is not None
+    ahead = event.seq - head.seq
+    if ahead < 0:
         return STALE
-    if seq == head.seq and event.id == head.last_id:
+    if ahead == 0 and event.id == head.last_id:
         return DUPLICATE
     if head.status in ENDED:
         return AFTER_END
     if head.epoch_closed:
         return CLOSED
-    if seq == head.seq:
-        return CONFLICT
-    return ACCEPTED if seq == head.seq + 1 else GAP
+    if ahead == 1:
+        return ACCEPTED
+    return CONFLICT if ahead == 0 else GAP
 
 
 def _judge_claim(head: Head, event: Envelope) -> str:

@@ -38,13 +38,16 @@ class Usage(Struct, omit_defaults=True, gc=False):
 
     def add(self, other: Usage) -> None:
         """Add another usage to this one; the total is that of all that was added."""
-        total = self.total + other.total
+        self.total_tokens = self.total + other.total
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
-        self.cache_read_input_tokens += other.cache_read_input_tokens
-        self.cache_creation_input_tokens += other.cache_creation_input_tokens
-        self.reasoning_output_tokens += other.reasoning_output_tokens
-        self.total_tokens = total
+        # Most sources tell no more, and this runs once a step.
+        if other.cache_read_input_tokens:
+            self.cache_read_input_tokens += other.cache_read_input_tokens
+        if other.cache_creation_input_tokens:
+            self.cache_creation_input_tokens += other.cache_creation_input_tokens
+        if other.reasoning_output_tokens:
+            self.reasoning_output_tokens += other.reasoning_output_tokens
 
 
 class ToolCall(Struct, omit_defaults=True, rename={"name": "tool_name", "id": "tool_call_id"}):

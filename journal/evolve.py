@@ -207,9 +207,13 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
 
 
 def _complete(s: TaskState, step: Step, at: str | None) -> None:
-    _resumed(step)
+    if step.status == FAILED:
+        _resumed(step)
     step.status = COMPLETED
     step.completed_at = at
+    if step.index != s.current_step:
+        return
+    s.current_step += 1
     while (here := s.steps.get(s.current_step)) is not None and here.status == COMPLETED:
         s.current_step += 1
 

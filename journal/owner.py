@@ -68,7 +68,8 @@ class Owner:
         self._pending: deque[Pending] = deque()
         self._refused: list[Pending] = []
         self._recovering: asyncio.Task[None] | None = None
-        self._dead: JournalError | None = None
+        self.dead: JournalError | None = None
+        """What has ended this worker's ownership."""
         self._unsettled = False
         self._settling: asyncio.Lock = asyncio.Lock()
         self._renewal: tuple[Envelope, Struct] | None = None
@@ -77,7 +78,7 @@ class Owner:
         self._at_ack = not log.conditional and confirm == "once"
         self._verifier = Verifier(state.head)
         self._readback = readback
-        self._deadline_ms = int(deadline_s * 1000)
+        self.deadline_ms = int(deadline_s * 1000)
         self._changed: set[asyncio.Future[None]] = set()
         self.live_calls: set[tuple[int, int]] = set()
 
@@ -163,8 +164,8 @@ class Owner:
             self._read_to = end
         if not self._pending and self._recovering is None:
             self.cursor = Cursor(self._last)
-        if self._dead is not None:
-            raise self._dead
+        if self.dead is not None:
+            raise self.dead
 
     def _event(self, type: str, body: Struct) -> Envelope:
         """An event but for what its class carries."""
@@ -181,8 +182,8 @@ class Owner:
         return event
 
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:
-        if self._dead is not None:
-            raise self._dead
+        if self.dead is not None:
+            raise self.dead
         pending = Pending(self, event, body, now_ms())
         if self._recovering is not None or self._refused:
             self._refused.append(pending)
@@ -195,27 +196,28 @@ class Owner:
         """With `confirm="once"`: wait until the log shows that it was accepted."""
         with self._readback.held():
             verdict = await pending.future
-            while self._verifier.behind and self._dead is None:
+            while self._verifier.behind and self.dead is None:
                 await self.change()
-        if self._dead is not None:
-            raise self._dead
+        if self.dead is not None:
+            raise self.dead
         return verdict
 
     # --- outcomes -----------------------------------------------------------------------------
 
     def written(self, pending: Pending, offset: int) -> None:
         """The log says that the record is durable."""
-        if pending.future.done() and pending not in self._pending:
-            return
         if self._conditional:
             if self._pending and self._pending[0] is pending:
                 self._pending.popleft()
-                self._known = self._last = max(self._known, offset)
+                if offset > self._known:
+                    self._known = self._last = offset
                 self._resolve(pending, offset)
         elif self._at_ack:
             if pending in self._pending:
                 self._pending.remove(pending)
-            self._verifier.acknowledged(pending.value)
+            elif pending.future.done():
+                return
+            self._verifier.acknowledged(pending.event.id)
             self._resolve(pending, offset)
 
     def _resolve(self, pending: Pending, offset: int) -> None:
@@ -231,7 +233,8 @@ class Owner:
         if label in _SETTLED or EVENT_TYPES[pending.event.type][0] == ANYONE:
             if not pending.future.done():
                 pending.future.set_result(verdict)
-            self._wake()
+            if self._changed:
+                self._wake()
         elif EVENT_TYPES[pending.event.type][0] == CLAIM or label in (FENCED, AFTER_END):
             self._fail(pending, self._die(self._fenced() if label == FENCED else self._ended()))
         else:
@@ -263,7 +266,7 @@ class Owner:
             while self._refused:
                 for record in await self.log.read_key(self.partition, self.key, self._last + 1):
                     self.seen(record)
-                if self._dead is not None:
+                if self.dead is not None:
                     break
                 again, self._refused = self._refused, []
                 self.cursor = Cursor(self._last)
@@ -285,7 +288,7 @@ class Owner:
             self._recovering = None
             refused, self._refused = self._refused, []
             for pending in refused:
-                self._fail(pending, self._dead or OutcomeUnknown(f"{self._name()}: try again"))
+                self._fail(pending, self.dead or OutcomeUnknown(f"{self._name()}: try again"))
             # Whoever waits until all is settled has been woken before this was.
             self._wake()
 
@@ -326,7 +329,7 @@ class Owner:
         if verdict.accepted and EVENT_TYPES[event.type][0] == CLAIM:
             if self.state.head.claim_id == event.id and not self._is_renewal(event):
                 self._die(self._fenced())
-        elif self.state.head.epoch_closed and self._dead is None:
+        elif self.state.head.epoch_closed and self.dead is None:
             self._unsettled = True
         self._wake()
 
@@ -364,8 +367,8 @@ class Owner:
                 await self.change()
             for record in await self.log.read_key(self.partition, self.key, self._last + 1):
                 self.seen(record)
-            if self._dead is not None:
-                raise self._dead
+            if self.dead is not None:
+                raise self.dead
             if self._renewal is None or self._renewal[0].epoch != self.state.head.epoch + 1:
                 body = self._renewal_body()
                 event = self._claiming("TaskClaimed", body, self.state.head.epoch + 1)
@@ -389,7 +392,7 @@ class Owner:
         """Give up on what has been on its way for longer than the deadline; `ms` is now."""
         if self._conditional or not self._pending:
             return
-        if self._pending[0].sent_ms + self._deadline_ms > ms:
+        if self._pending[0].sent_ms + self.deadline_ms > ms:
             return
         stuck, self._pending = self._pending, deque()
         self._unsettled = True
@@ -397,7 +400,7 @@ class Owner:
             self._fail(
                 pending,
                 OutcomeUnknown(
-                    f"{self._name()}: not confirmed within {self._deadline_ms / 1000:g} s; "
+                    f"{self._name()}: not confirmed within {self.deadline_ms / 1000:g} s; "
                     f"the next call finds out what became of it"
                 ),
             )
@@ -417,10 +420,6 @@ class Owner:
         """A context in which what others append is seen as it comes."""
         return self._readback.held()
 
-    @property
-    def dead(self) -> JournalError | None:
-        return self._dead
-
     async def drain(self) -> None:
         """Return when nothing is on its way any more."""
         while self._pending or self._recovering is not None:
@@ -439,14 +438,14 @@ class Owner:
         self._wake()
 
     def _die(self, error: JournalError) -> JournalError:
-        if self._dead is None:
-            self._dead = error
+        if self.dead is None:
+            self.dead = error
             dying, self._pending = self._pending, deque()
             for pending in (*dying, *self._refused):
                 self._fail(pending, error)
             self._refused = []
             self._wake()
-        return self._dead
+        return self.dead
 
     def _name(self) -> str:
         return f"task {self.state.task_id}"

@@ -7,6 +7,7 @@ Knows codec, blobs, redaction and the shape of a decision; knows no log.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from journal.blobs import INLINE_BYTES, BlobStore
-from journal.codec import BlobRef, blob_payload, encode, encode_value
+from journal.codec import BlobRef, blob_payload, encode, encode_value, may_hold_marks
 from journal.content import Content
 from journal.errors import ToolError, ValueRefused
 from journal.events import ABSENT, CallOutcome, Decision
@@ -79,15 +80,10 @@ async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
 
 async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
     """A decision as `StepStarted` and `StepCompleted` hold it. Raises `ValueRefused`."""
-    if decision.content is None and not isinstance(blobs, Redacting):
-        for call in decision.tool_calls:
-            if b'"$' in bytes(encode_value(call.arguments)):
-                break
-        else:
+    if not isinstance(blobs, Redacting) and _goes_as_it_is(decision):
+        with contextlib.suppress(UnicodeEncodeError):
             raw = encode(decision)
-            if len(raw) <= INLINE_BYTES:
-                # The common decision goes as it is: whatever is free in it has been checked,
-                # and there is no key to escape.
+            if len(raw) <= INLINE_BYTES and not may_hold_marks(raw):
                 return Raw(raw)
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(decision).items():
@@ -111,6 +107,25 @@ async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
 _FREE = {"text", "reasoning", "content"}
 
 
+def _goes_as_it_is(decision: Decision) -> bool:
+    """Whether JSON carries all that is free in it, but for lone surrogates, and nothing of it is
+    to be escaped or stored. Raises `ValueRefused`."""
+    for call in decision.tool_calls:
+        if not _is_flat(call.arguments) and may_hold_marks(bytes(encode_value(call.arguments))):
+            return False
+    return decision.content is None
+
+
+def _is_flat(arguments: Any) -> bool:
+    """Texts by name, which is what most calls are asked with, and needs no closer look."""
+    if type(arguments) is not dict:
+        return False
+    for name, value in arguments.items():
+        if type(name) is not str or type(value) is not str:
+            return False
+    return True
+
+
 async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[CallOutcome]:
     """Results of a recorded step's calls: a value each, or an exception for one that failed,
     or a whole `CallOutcome`."""
@@ -121,6 +136,8 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
             outcome = _clean_outcome(result, blobs)
         elif isinstance(result, BaseException):
             outcome = CallOutcome(error=clean(result, blobs), error_type=type_name(result))
+        elif type(result) is str and not isinstance(blobs, Redacting):
+            outcome = CallOutcome(encode_value(result))
         else:
             outcome = CallOutcome(await _encoded(result, blobs))
         size = len(bytes(outcome.result))

@@ -65,8 +65,7 @@ class Step:
         return None if step is None else step.decision(self.task.blobs.get)
 
     async def start(self, decision: Raw = ev.ABSENT) -> None:
-        messages = self.task.state.messages_received
-        body = ev.StepStarted(self.index, self.attempt, decision, next(reversed(messages), None))
+        body = ev.StepStarted(self.index, self.attempt, decision, self.task.last_message)
         await self.task.owner.append("StepStarted", body)
 
     async def call(self, function: Callable[..., Any] | Tool, *args: Any, **kwargs: Any) -> Any:

@@ -128,6 +128,12 @@ class Task:
     def final_answer(self) -> Any:
         return decode_value(self.state.final_answer, self.blobs.get)
 
+    @property
+    def last_message(self) -> str | None:
+        """The id of the last message received."""
+        received = self.state.messages_received
+        return next(reversed(received)) if received else None
+
     def completed(self, index: int) -> StepState | None:
         """The recorded step of this index if it is completed, else None."""
         step = self.state.steps.get(index)
@@ -175,13 +181,14 @@ class Task:
             step_index,
             decision=await decision_payload(made, self.blobs),
             calls=await outcome_payloads(results, self.blobs),
-            last_message=next(reversed(self.state.messages_received), None),
+            last_message=self.last_message,
             started_at=started_at,
             completed_at=completed_at,
         )
-        self.check()
         done = self.completed(step_index)
-        if done is None:
+        if done is not None:
+            self.check()
+        else:
             verdict = await self.owner.append("StepCompleted", body)
             done = self.state.steps[step_index]
             if not verdict.label:

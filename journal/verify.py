@@ -1,7 +1,7 @@
 """`confirm="once"`: a state that runs ahead at each acknowledgement, held to the log later.
 
-Keeps a head of its own that moves only in log order, and knows own records by their bytes.
-Knows envelopes and acceptance; appends nothing.
+Keeps a head of its own that moves only in log order, and of own events that are ahead of it no
+more than the ids. Knows envelopes and acceptance; appends nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from journal.acceptance import Head, advance, judge
 from journal.codec import decode_event
 from journal.errors import EventTooNew
 from journal.events import EVENT_TYPES, Envelope
-from journal.log import Append, Record
+from journal.log import Record
+from journal.pending import Pending
 
 
 class Verifier:
@@ -24,32 +25,32 @@ class Verifier:
     def __init__(self, head: Head) -> None:
         """`head` is that of a state folded in log order; it is copied."""
         self._head = msgspec.convert(msgspec.to_builtins(head), Head)
-        self._ahead: deque[bytes] = deque()
-        self._early: list[bytes] = []
+        self._ahead: deque[str] = deque()
+        self._early: list[str] = []
 
     @property
     def behind(self) -> bool:
         """Whether something acknowledged has not been seen in the log yet."""
         return bool(self._ahead)
 
-    def acknowledged(self, value: bytes) -> None:
-        """An own record is durable."""
-        if value in self._early:
-            self._early.remove(value)
+    def acknowledged(self, id: str) -> None:
+        """An own event is durable."""
+        if id in self._early:
+            self._early.remove(id)
         else:
-            self._ahead.append(value)
+            self._ahead.append(id)
 
-    def seen(self, record: Record, pending: Iterable[Append]) -> tuple[Envelope, bool, str]:
+    def seen(self, record: Record, pending: Iterable[Pending]) -> tuple[Envelope, bool, str]:
         """The next record: (event, whether it is one of ours, verdict). `pending` are the own
-        appends without an acknowledgement. Raises `BadRecord` or `EventTooNew`."""
-        own = bool(self._ahead) and self._ahead[0] == record.value
+        events without an acknowledgement. Raises `BadRecord` or `EventTooNew`."""
+        event = decode_event(record.value, record.key)
+        own = bool(self._ahead) and self._ahead[0] == event.id
         if own:
             self._ahead.popleft()
-        elif any(append.value == record.value for append in pending):
+        elif any(mine.event.id == event.id for mine in pending):
             # The tail can be quicker than the acknowledgement.
             own = True
-            self._early.append(record.value or b"")
-        event = decode_event(record.value, record.key)
+            self._early.append(event.id)
         if event.type not in EVENT_TYPES:
             raise EventTooNew(event.type, event.v, f"at offset {record.offset}")
         verdict = judge(self._head, event)
