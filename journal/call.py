@@ -181,7 +181,7 @@ class _Run:
         await self._step.fail_call(self._position, error, not again)
         self.cause = error
         if again:
-            await asyncio.sleep(used.backoff_s(failures))
+            await asyncio.sleep(used.backoff_s(failures, error))
 
     # --- a call of which nobody knows -------------------------------------------------------------
 

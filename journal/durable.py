@@ -18,10 +18,10 @@ from journal import events as ev
 from journal import scope as scopes
 from journal.codec import decode_value, digest_value
 from journal.declared import declared, fit, refit
-from journal.errors import ReplayDiverged, UsageError
+from journal.errors import JournalError, ReplayDiverged, UsageError
 from journal.payloads import payload
 from journal.scope import Scope
-from journal.tools import run_function
+from journal.tools import KEY_PARAMETER, Tool, run_function
 
 if TYPE_CHECKING:
     from journal.task import Task
@@ -85,7 +85,7 @@ class Durable:
         known = task.state.values.get(key)
         if known is None:
             with self.inside(key.removeprefix(self.scope.path)):
-                raw = await payload(await run_function(function, args, kwargs), task.blobs)
+                raw = await payload(await self._ran(key, function, args, kwargs), task.blobs)
             if kind is not Any:
                 fit(decode_value(raw, task.blobs.get), kind)
             await task.owner.append("ValueRecorded", ev.ValueRecorded(key, name, raw, digest))
@@ -96,6 +96,24 @@ class Durable:
                 f"arguments {known.arguments_digest}, now it is {name} with {digest}"
             )
         return refit(decode_value(known.value, task.blobs.get), kind, f"task {task.id}: {name}")
+
+    async def _ran(self, key: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What it gives now. A tool is given its idempotency key, and is tried again by its
+        policy; its failures are counted in this process only."""
+        if not isinstance(function, Tool):
+            return await run_function(function, args, kwargs)
+        key = kwargs.get(KEY_PARAMETER) or f"{self._task.state.head.run_id}:{key}"
+        failures = 0
+        while True:
+            try:
+                return await function.run(key, args, kwargs)
+            except JournalError:
+                raise
+            except Exception as error:
+                failures += 1
+                if not function.may_retry(error, failures):
+                    raise
+                await asyncio.sleep(function.backoff_s(failures, error))
 
     # --- clock and chance -------------------------------------------------------------------------
 

@@ -220,7 +220,8 @@ class Task:
     def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """See `journal.task.Task.run`."""
         here = _Here()
-        return here.wait(self.inner.run(here.back(function), *args, **kwargs))
+        used = here.tool(function) if isinstance(function, Tool) else here.back(function)
+        return here.wait(self.inner.run(used, *args, **kwargs))
 
     def subtask(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """See `journal.task.Task.subtask`; the function is given a `journal.sync.Task`."""

@@ -210,8 +210,8 @@ class Task:
 
         A call is known by scope, function, digest of the arguments and occurrence. A step is a
         scope, and so are a function that runs here, each call of `gather`, and `scope(name)`.
-        Raises `UsageError` where another call runs in the same scope, `ReplayDiverged` where the
-        code has changed, `ValueRefused`. An exception of the function is recorded nowhere.
+        A tool is given its key and its retries. An exception is recorded nowhere. Raises
+        `UsageError` where another call runs in the same scope, `ReplayDiverged`, `ValueRefused`.
         """
         return await self.durable.run(None, function, args, kwargs)
 

@@ -98,11 +98,12 @@ class Tool:
             and not matches(error, self._never_on)
         )
 
-    def backoff_s(self, failures: int) -> float:
-        """Seconds to wait after so many failures: exponential, with jitter."""
+    def backoff_s(self, failures: int, error: BaseException | None = None) -> float:
+        """Seconds to wait after so many failures, the last of them `error`: exponential, with
+        jitter, and no less than its `retry_after_s`."""
         state = RetryCallState(_NOBODY, None, (), {})
         state.attempt_number = failures
-        return self._backoff(state)
+        return max(self._backoff(state), getattr(error, "retry_after_s", None) or 0.0)
 
 
 _NOBODY: Any = None
@@ -150,7 +151,8 @@ def tool(
                   none of a `once` tool
     never_on      permanent errors, which are never retried, whatever `retry_on` says
     backoff       seconds before the first retry; doubled for each further one, up to
-                  `backoff_max`, with jitter
+                  `backoff_max`, with jitter. An exception whose attribute `retry_after_s` asks for
+                  more gets it
     on_uncertain  what to do with a `once` call that was in flight when its worker was lost: `ask`
                   a person (`task.ask`), `retry`, `fail`, or a function that is called like the tool
                   and finds out: it returns `Happened(result)`, or None where it did not happen. By
