@@ -4,6 +4,7 @@ Knows the public API of the journal, and files to leave traces in; knows nothing
 
     agents.py live URL TRACE     one life of the agent of task "t"; a line on stdout per moment
     agents.py durable URL TRACE  the same of one with durable calls, sub-tasks, a question, a timer
+    agents.py effects URL TRACE  the same of one with ready effects
     agents.py race URL FOLDER    for each task id on stdin: open it, run it, print what came of it
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import journal
 from journal.blobs import DirectoryBlobs
+from journal.effects import append_line, http_request, write_file
 from journal.errors import CallUncertain, TaskEnded, TaskFenced, UsageError
 
 STEPS = 5
@@ -28,7 +30,7 @@ class Trace:
     """A file of what was really done. A line is on disk before anything goes on."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
 
     def add(self, line: str) -> None:
@@ -36,7 +38,7 @@ class Trace:
         os.fsync(self._file)
 
     def holds(self, line: str) -> bool:
-        return line in self._path.read_text().splitlines()
+        return line in self.path.read_text().splitlines()
 
 
 def moment(line: str) -> None:
@@ -146,6 +148,46 @@ async def durable(j: journal.Journal, trace: Trace) -> None:
         await task.complete([pages, halves, said])
 
 
+def effects_files(trace: Path) -> tuple[Path, Path]:
+    """The file that `effects` appends to, and the one that it writes."""
+    return trace.with_suffix(".log"), trace.with_suffix(".report")
+
+
+def report(index: int) -> str:
+    """What step `index` writes: of several blocks of a disk."""
+    return f"report {index}\n" * 2000
+
+
+async def effects(j: journal.Journal, trace: Trace) -> None:
+    """The life of a task with ready effects. The server's URL is in `trace.path`."""
+    log, written = (str(path) for path in effects_files(trace.path))
+    server = trace.path.read_text()
+
+    def model(index: int) -> journal.Decision:
+        return journal.Decision(text=f"step {index}")
+
+    async with j.task("t", "write and send") as task:
+        moment("open")
+        if not task.running:
+            return
+        await task.gather(*(task.run(append_line, log, f"part {n}") for n in range(PARTS)))
+        moment("appended")
+        while task.running:
+            async with task.step() as step:
+                index = step.index
+                await step.decide(model, index)
+                moment(f"decided {index}")
+                if index == STEPS:
+                    await task.complete("written and sent")
+                    break
+                await step.call(append_line, path=log, line="a step")
+                moment(f"appended {index}")
+                await step.call(write_file, path=written, content=report(index))
+                moment(f"written {index}")
+                await step.call(http_request, "POST", server, json=index)
+                moment(f"sent {index}")
+
+
 async def race(j: journal.Journal, task_id: str) -> str:
     """Run a task to its end: "completed OWNER", "fenced", or "end" where it had ended."""
     try:
@@ -164,7 +206,7 @@ async def race(j: journal.Journal, task_id: str) -> str:
     return "end"
 
 
-LIVES = {"live": live, "durable": durable}
+LIVES = {"live": live, "durable": durable, "effects": effects}
 
 
 async def main(mode: str, url: str, place: Path) -> None:

@@ -23,7 +23,8 @@ from journal.codec import decode_value
 from journal.events import CLAIM, EVENT_TYPES, OWNER
 from journal.fold import apply
 from journal.state import TaskState
-from tests.crash.agents import PARTS, RACE_STEPS, STEPS
+from tests.crash.agents import PARTS, RACE_STEPS, STEPS, effects_files, report
+from tests.loopback import Server
 
 ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
 # Of the lines that a whole life prints the killer waits for one of the first few, so that most
@@ -171,6 +172,30 @@ async def test_durable_calls_and_children_killed_at_random(url: str, tmp_path: P
             kills += 1
         check_durable_trace(trace.read_text().splitlines())
         assert await durable_outcome(here) == expected, f"seed {seed}"
+    assert kills >= count
+
+
+@pytest.mark.crash
+async def test_ready_effects_killed_at_random(url: str, tmp_path: Path) -> None:
+    kills = 0
+    count = rounds(20 if url.startswith("kafka://") else 100)
+    lines = sorted([f"part {n}" for n in range(PARTS)] + ["a step"] * STEPS)
+    reports = {report(index) for index in range(STEPS)}
+    for seed in range(count):
+        rng, trace = random.Random(seed), tmp_path / f"effects-{seed}"
+        appended, written = effects_files(trace)
+        with Server().running() as server:
+            trace.write_text(server.url())
+            here = f"{url}-e{seed}"
+            while code := await asyncio.to_thread(one_life, here, trace, rng, "effects"):
+                assert code == -signal.SIGKILL, f"seed {seed}: the agent failed by itself"
+                kills += 1
+                assert not written.exists() or written.read_text() in reports, f"seed {seed}"
+        assert (await outcome(here))["answer"] == "written and sent"
+        assert sorted(appended.read_text().splitlines()) == lines, f"seed {seed}"
+        assert written.read_text() == report(STEPS - 1)
+        acted = {(r.headers["idempotency-key"], r.body) for r in server.requests}
+        assert sorted(body for _, body in acted) == [b"%d" % n for n in range(STEPS)]
     assert kills >= count
 
 

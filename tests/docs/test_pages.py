@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("agents", "values")
+PAGES = ("agents", "effects", "values")
 
 
 def pairs(page: str) -> list[tuple[tuple[str, str], tuple[str, str]]]:

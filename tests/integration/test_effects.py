@@ -6,6 +6,7 @@ A crash is an exception that is no `Exception`, or a second connection to the sa
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def lost(used: Tool) -> Tool:
 
     def dies(function: Callable[..., Any]) -> Callable[..., Any]:
         async def called(*args: Any, **kwargs: Any) -> Any:
-            if asyncio.iscoroutinefunction(function):
+            if inspect.iscoroutinefunction(function):
                 await function(*args, **kwargs)
             else:
                 function(*args, **kwargs)
