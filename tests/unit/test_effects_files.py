@@ -166,7 +166,7 @@ def test_a_line_is_noted_on_disk_before_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("between", ["nothing", "another key", "somebody else", "an open end"])
-@pytest.mark.parametrize("before", ["", "theirs\n", "theirs"], ids=["new", "ended", "open"])
+@pytest.mark.parametrize("before", ["", "to\n", "to"], ids=["new", "ended", "open"])
 def test_a_kill_at_any_moment_leaves_a_line_that_is_once_there(
     before: str, between: str, tmp_path: Path
 ) -> None:
@@ -216,17 +216,17 @@ def test_a_line_that_was_cut_short_is_completed(cut: int, again: str, tmp_path: 
     assert path.read_text() == "t" * 1000 + "\nours" * (1 + (again != "k")) + "\n"
 
 
-@pytest.mark.parametrize("left", ["cut short", "zeros"])
-def test_notes_that_a_crash_has_torn_are_none(left: str, tmp_path: Path) -> None:
-    path, notes = tmp_path / "log", tmp_path / ".log.appended"
-    append_line(str(path), "first", "a")
-    whole = notes.read_bytes()
+def test_notes_that_a_crash_has_torn_are_none(tmp_path: Path) -> None:
     append_line(str(tmp_path / "other"), "second", "b")
     torn = (tmp_path / ".other.appended").read_bytes()
-    notes.write_bytes(whole + (torn[:-3] if left == "cut short" else b"\0" * 70 + b"\n"))
-    for key, line in (("b", "second"), ("a", "first"), ("c", "third"), ("b", "second")):
-        append_line(str(path), line, key)
-    assert path.read_text() == "first\nsecond\nthird\n"
+    cuts = [torn[:length] for length in range(len(torn))]
+    for n, left in enumerate([*cuts, b"\0" * 70 + b"\n", b"\0" * 70]):
+        path, notes = tmp_path / f"log-{n}", tmp_path / f".log-{n}.appended"
+        append_line(str(path), "first", "a")
+        notes.write_bytes(notes.read_bytes() + left)
+        for key, line in (("b", "second"), ("a", "first"), ("c", "third"), ("b", "second")):
+            append_line(str(path), line, key)
+        assert path.read_text() == "first\nsecond\nthird\n", left
 
 
 def test_processes_that_append_at_once_wait_for_each_other(tmp_path: Path) -> None:
