@@ -16,7 +16,7 @@ import pytest
 import journal
 from journal import Content, Decision, ToolCall, redact, sync
 from journal.effects import RequestFailed, append_line, http_request, write_file
-from journal.errors import ToolError
+from journal.errors import ToolError, UsageError
 from journal.tools import Tool, tool
 from tests.loopback import Answer, Server
 
@@ -183,6 +183,23 @@ async def test_a_refusal_is_final(connect: Connect, server: Server) -> None:
     assert len(server.requests) == 1
     (body,) = await failed(connect)
     assert b"hunter2" not in body
+
+
+@pytest.mark.parametrize("way", [in_step, in_run])
+async def test_an_error_of_the_journals_is_not_tried_again(
+    way: Callable[..., Any], connect: Connect
+) -> None:
+    runs = 0
+
+    @tool(retries=3, backoff=0.0)
+    def not_installed() -> None:
+        nonlocal runs
+        runs += 1
+        raise UsageError("it needs a package")
+
+    with pytest.raises(UsageError):
+        await way(connect, not_installed)
+    assert runs == 1
 
 
 async def test_a_line_that_is_none_is_the_tools_error(connect: Connect, tmp_path: Path) -> None:
