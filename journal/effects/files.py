@@ -196,11 +196,11 @@ def _locked(file: int) -> Iterator[None]:
 
 
 def _read(file: int, start: int) -> bytes:
-    parts = []
-    while part := os.pread(file, 1 << 20, start):
-        parts.append(part)
-        start += len(part)
-    return b"".join(parts)
+    data = b""
+    while (left := os.fstat(file).st_size - start - len(data)) > 0:
+        # All of it at once, in nearly every case.
+        data += os.pread(file, left, start + len(data))
+    return data
 
 
 def _write(file: int, data: bytes) -> None:
