@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import journal
 from journal.blobs import DirectoryBlobs
@@ -163,6 +166,19 @@ async def effects(j: journal.Journal, trace: Trace) -> None:
     log, written = (str(path) for path in effects_files(trace.path))
     server = trace.path.read_text()
 
+    def telling(function: Callable[..., Any]) -> Callable[..., Any]:
+        """For a kill when it is done, and the journal has not heard of it."""
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            moment(f"{function.__name__} is done")
+            return result
+
+        return called
+
+    append, write = append_line.running(telling), write_file.running(telling)
+
     def model(index: int) -> journal.Decision:
         return journal.Decision(text=f"step {index}")
 
@@ -170,7 +186,7 @@ async def effects(j: journal.Journal, trace: Trace) -> None:
         moment("open")
         if not task.running:
             return
-        await task.gather(*(task.run(append_line, log, f"part {n}") for n in range(PARTS)))
+        await task.gather(*(task.run(append, log, f"part {n}") for n in range(PARTS)))
         moment("appended")
         while task.running:
             async with task.step() as step:
@@ -180,9 +196,9 @@ async def effects(j: journal.Journal, trace: Trace) -> None:
                 if index == STEPS:
                     await task.complete("written and sent")
                     break
-                await step.call(append_line, path=log, line="a step")
+                await step.call(append, path=log, line="a step")
                 moment(f"appended {index}")
-                await step.call(write_file, path=written, content=report(index))
+                await step.call(write, path=written, content=report(index))
                 moment(f"written {index}")
                 await step.call(http_request, "POST", server, json=index)
                 moment(f"sent {index}")
