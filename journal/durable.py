@@ -59,6 +59,11 @@ class Durable:
         """The function's recorded value, or that of running it now. See `Task.run`."""
         await self._task.ready()
         name = getattr(function, "__qualname__", type(function).__qualname__)
+        if isinstance(function, Tool) and function.effect == "once":
+            raise UsageError(
+                f"{name} must run once, and what runs here runs again after a crash; "
+                f"call it in a step: await step.call({name}, …)"
+            )
         digest = digest_value([list(args), kwargs])
         here = self.scope
         if key is not None:

@@ -213,3 +213,19 @@ async def test_gather_keeps_its_limit_and_its_policy(connect: Connect) -> None:
         for wrong in ({"limit": 0}, {"policy": "hope"}):
             with pytest.raises(UsageError):
                 await task.gather(work(0), **wrong)
+
+
+async def test_a_tool_that_must_run_once_is_sent_to_a_step(connect: Connect) -> None:
+    charged: list[int] = []
+
+    @journal.tool(effect="once")
+    def charge(cents: int) -> str:
+        charged.append(cents)
+        return "charged"
+
+    async with connect() as j, j.task("t", "d") as task:
+        with pytest.raises(UsageError, match="must run once"):
+            await task.run(charge, 5)
+        with pytest.raises(UsageError, match="must run once"):
+            await task.options(key="k").run(charge, 5)
+        assert not charged
