@@ -6,7 +6,6 @@ A log that lies about its outcomes stands between the agent and the real one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,8 @@ import pytest
 import journal
 from journal.blobs import DirectoryBlobs
 from journal.errors import OutcomeUnknown, TaskFenced
-from journal.log import Append, Log, Record
+from journal.log import Append, Log
+from tests.wrapped_log import WrappedLog
 
 
 class Lost(Append):
@@ -29,12 +29,11 @@ class Lost(Append):
     failed = written  # type: ignore[assignment]
 
 
-class Liar:
+class Liar(WrappedLog):
     """A log that, when told, loses an append (`swallow`) or only the answer to it (`mute`)."""
 
     def __init__(self, log: Log) -> None:
-        self._log = log
-        self.url, self.conditional, self.partitions = log.url, log.conditional, log.partitions
+        super().__init__(log)
         self.swallow = self.mute = 0
         self.sent = asyncio.Event()
 
@@ -51,32 +50,6 @@ class Liar:
             self._log.append(partition, lost)
         else:
             self._log.append(partition, append)
-
-    def read(
-        self, partition: int, start: int, end: int | None = None
-    ) -> AsyncIterator[list[Record]]:
-        return self._log.read(partition, start, end)
-
-    async def read_key(self, partition: int, key: bytes, start: int = 0) -> list[Record]:
-        return await self._log.read_key(partition, key, start)
-
-    def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
-        return self._log.tail(partition, start)
-
-    async def offset_at(self, partition: int, timestamp_ms: int) -> int:
-        return await self._log.offset_at(partition, timestamp_ms)
-
-    async def starts(self) -> Mapping[int, int]:
-        return await self._log.starts()
-
-    async def ends(self) -> Mapping[int, int]:
-        return await self._log.ends()
-
-    async def truncate(self, partition: int, before: int) -> None:
-        await self._log.truncate(partition, before)
-
-    async def close(self) -> None:
-        await self._log.close()
 
 
 @pytest.fixture(params=["sqlite", "kafka"])

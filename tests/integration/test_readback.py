@@ -1,0 +1,114 @@
+"""What is acknowledged by Kafka is not accepted yet: it may stand behind another worker's claim.
+
+A log whose tail shows nothing for a while stands between the agent and Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+import journal
+from journal.errors import TaskFenced
+from journal.log import Append, Log, Record
+from tests.wrapped_log import WrappedLog
+
+
+class Answered(Append):
+    """An append that says when it was acknowledged."""
+
+    __slots__ = ("acknowledged", "inner")
+    inner: Append
+    acknowledged: asyncio.Event
+
+    def written(self, offset: int) -> None:
+        self.inner.written(offset)
+        self.acknowledged.set()
+
+    def failed(self, error: Exception) -> None:
+        self.inner.failed(error)
+
+
+class Blind(WrappedLog):
+    """Its tail shows nothing unless `shown`; `acknowledged` tells of appends of `awaited`."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.shown, self.acknowledged = asyncio.Event(), asyncio.Event()
+        self.shown.set()
+        self.awaited = b""
+
+    def append(self, partition: int, append: Append) -> None:
+        if dict(append.headers).get("type") == self.awaited:
+            answered = Answered(
+                append.key,
+                append.value,
+                append.timestamp_ms,
+                expect=append.expect,
+                headers=append.headers,
+            )
+            answered.inner, answered.acknowledged = append, self.acknowledged
+            append = answered
+        super().append(partition, append)
+
+    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        async for batch in super().tail(partition, start):
+            await self.shown.wait()
+            yield batch
+
+    def hide(self, awaited: bytes) -> None:
+        self.awaited = awaited
+        self.shown.clear()
+
+
+def blinded(j: journal.Journal) -> Blind:
+    j.log = blind = Blind(j.log)
+    return blind
+
+
+async def test_a_step_returns_when_it_is_accepted(kafka_url: str) -> None:
+    async with (
+        journal.connect(kafka_url, create=True) as j,
+        journal.connect(kafka_url) as other,
+    ):
+        blind = blinded(j)
+        async with j.task("t", "d") as task:
+            blind.hide(b"StepCompleted")
+            async with other.task("t"):
+                going = asyncio.ensure_future(task.record_step(0, "zero"))
+                await blind.acknowledged.wait()
+                blind.shown.set()
+                with pytest.raises(TaskFenced):
+                    await going
+        assert not (await other.state("t")).steps
+
+
+async def test_an_effect_runs_when_its_start_is_accepted(kafka_url: str) -> None:
+    charged: list[int] = []
+
+    @journal.tool(effect="once")
+    def charge(cents: int) -> None:
+        charged.append(cents)
+
+    async with (
+        journal.connect(kafka_url, create=True, confirm="once") as j,
+        journal.connect(kafka_url) as other,
+    ):
+        blind = blinded(j)
+
+        async def pay(task: journal.Task) -> None:
+            async with task.step() as step:
+                await step.decide(lambda: journal.Decision("charge"))
+                blind.hide(b"ToolCallStarted")
+                async with other.task("t"):
+                    going = asyncio.ensure_future(step.call(charge, 5))
+                    await blind.acknowledged.wait()
+                    blind.shown.set()
+                    await going
+
+        async with j.task("t", "d") as task:
+            with pytest.raises(TaskFenced):
+                await pay(task)
+    assert not charged

@@ -1,0 +1,93 @@
+"""What is broken on purpose, one at a time, and the tests that must see it.
+
+A mutation is a text of the source and another in its place. It names the promise that it breaks
+(docs/guarantees.md) and the tests that guard it; one of these at least must fail.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """`old` stands once in `file`; `tests` are what pytest is given."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTATIONS = (
+    Mutation(
+        "an old epoch counts",
+        "journal/acceptance.py",
+        "if event.epoch != head.epoch or event.owner != head.owner:",
+        "if False:",
+        ("tests/unit/test_acceptance.py",),
+    ),
+    Mutation(
+        "a retried append counts as another",
+        "journal/acceptance.py",
+        "if ahead == 0 and event.id == head.last_id:",
+        "if False:",
+        ("tests/unit/test_acceptance.py",),
+    ),
+    Mutation(
+        "a gap is accepted",
+        "journal/acceptance.py",
+        "if ahead == 1:",
+        "if ahead >= 1:",
+        ("tests/unit/test_acceptance.py",),
+    ),
+    Mutation(
+        "what Kafka acknowledged counts as accepted",
+        "journal/owner.py",
+        'self._at_ack = not log.conditional and confirm == "once"',
+        "self._at_ack = not log.conditional",
+        ("tests/integration/test_readback.py",),
+    ),
+    Mutation(
+        "rows and offsets are committed apart",
+        "projector/store.py",
+        "con.from_arrow(rows).insert_into(name)",
+        'con.from_arrow(rows).insert_into(name); con.execute("COMMIT; BEGIN")',
+        ("tests/integration/test_projector.py", "-k", "failed_commits"),
+    ),
+    Mutation(
+        "states are adopted before the commit",
+        "projector/store.py",
+        "            self._commit(con)\n",
+        '            con.execute("ROLLBACK")\n',
+        ("tests/integration/test_projector.py", "-k", "one_run"),
+    ),
+    Mutation(
+        "a commit of the embedded log is not synced",
+        "journal/sqlite_file.py",
+        'db.pragma("synchronous", "FULL")',
+        'db.pragma("synchronous", "OFF")',
+        ("tests/integration/test_sqlite_log.py", "-k", "test_a_lost_sync_is_an_unknown_outcome"),
+    ),
+    Mutation(
+        "an append goes ahead though others have appended",
+        "journal/sqlite_writer.py",
+        "if expected != head or cursor.broken:",
+        "if cursor.broken:",
+        ("tests/contract/test_log_contract.py", "-k", "sqlite"),
+    ),
+    Mutation(
+        "a once call runs before its intent is read back",
+        "journal/owner.py",
+        "if self._at_ack and read_back:",
+        "if False:",
+        ("tests/integration/test_readback.py",),
+    ),
+    Mutation(
+        "a completed call runs again",
+        "journal/call.py",
+        "if known is not None and known.status == COMPLETED:",
+        "if False:",
+        ("tests/integration/test_agent.py", "-k", "memory"),
+    ),
+)
