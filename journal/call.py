@@ -68,13 +68,21 @@ class CallOptions:
         run = _Run(step, position, used, kind, args, kwargs)
         key = self._key or f"{step.task.state.head.run_id}:{step.index}:{position}:{run.digest}"
         run.check()
+        spans, known = step.task.spans, run.known
+        if spans is None or (known is not None and known.finished):
+            return await self._outcome(run, key)
+        with spans.tool_call(step.index, position, step.attempt, used, known):
+            return await self._outcome(run, key)
+
+    async def _outcome(self, run: _Run, key: str) -> Any:
+        step = self._step
         if run.uncertain:
             await run.settle(key)
         while True:
             known = run.known
             if known is not None and known.status == COMPLETED:
-                what = f"step {step.index}, call {position}"
-                return refit(decode_value(known.result, step.task.blobs.get), kind, what)
+                what = f"step {step.index}, call {run.position}"
+                return refit(decode_value(known.result, step.task.blobs.get), run.kind, what)
             if known is not None and known.status == FAILED:
                 raise ToolError(known.error or "", known.error_type or "") from run.cause
             await run.once(key)
@@ -95,9 +103,9 @@ class _Run:
         self._step = step
         self._task = step.task
         self._place = step.index, position
-        self._position = position
+        self.position = position
         self._used = used
-        self._kind = kind
+        self.kind = kind
         self._args = args
         self._kwargs = kwargs
         self._arguments = used.arguments(args, kwargs)
@@ -106,7 +114,7 @@ class _Run:
 
     @property
     def known(self) -> Call | None:
-        return self._step.call_state(self._position)
+        return self._step.call_state(self.position)
 
     def check(self) -> None:
         """Raise `ReplayDiverged` where another call is recorded here."""
@@ -115,7 +123,7 @@ class _Run:
             return
         if (known.tool_name, known.arguments_digest) != (used.name, self.digest):
             raise ReplayDiverged(
-                f"step {self._step.index}, call {self._position}: recorded {known.tool_name} with "
+                f"step {self._step.index}, call {self.position}: recorded {known.tool_name} with "
                 f"arguments {known.arguments_digest}, now asked for {used.name} with "
                 f"{self.digest}; has the code changed since?"
             )
@@ -132,16 +140,16 @@ class _Run:
             try:
                 result = await used.run(key, self._args, self._kwargs)
                 raw = await payload(result, self._task.blobs)
-                if self._kind is not Any:
-                    fit(decode_value(raw, self._task.blobs.get), self._kind)
+                if self.kind is not Any:
+                    fit(decode_value(raw, self._task.blobs.get), self.kind)
             except JournalError as error:
                 if isinstance(error, ValueRefused):
-                    await self._step.fail_call(self._position, error, True)
+                    await self._step.fail_call(self.position, error, True)
                 raise
             except Exception as error:
                 await self._failed(error)
             else:
-                await self._step.complete_call(self._position, raw)
+                await self._step.complete_call(self.position, raw)
         finally:
             owner.live_calls.discard(self._place)
 
@@ -149,7 +157,7 @@ class _Run:
         step, known, used = self._step, self.known, self._used
         body = ev.ToolCallStarted(
             step.index,
-            self._position,
+            self.position,
             used.name,
             self.digest,
             step.attempt,
@@ -162,13 +170,13 @@ class _Run:
             "ToolCallStarted", body, read_back=used.effect == "once"
         )
         if verdict.label:
-            raise ReplayDiverged(f"step {step.index}, call {self._position}: {verdict.detail}")
+            raise ReplayDiverged(f"step {step.index}, call {self.position}: {verdict.detail}")
 
     def _asked(self) -> Any:
         decision = self._step.decision()
-        if decision is None or self._position >= len(decision.tool_calls):
+        if decision is None or self.position >= len(decision.tool_calls):
             return None
-        return decision.tool_calls[self._position].arguments
+        return decision.tool_calls[self.position].arguments
 
     async def _failed(self, error: Exception) -> None:
         used = self._used
@@ -178,7 +186,7 @@ class _Run:
         known = self.known
         failures = 1 + (0 if known is None else known.failures)
         again = used.may_retry(error, failures)
-        await self._step.fail_call(self._position, error, not again)
+        await self._step.fail_call(self.position, error, not again)
         self.cause = error
         if again:
             await asyncio.sleep(used.backoff_s(failures, error))
@@ -213,10 +221,10 @@ class _Run:
         if policy is None:
             raise self._nobody_knows("was in flight when its worker was lost")
         if policy == "retry":
-            await self._step.settle(self._position, run_again=True, resolved_by=by)
+            await self._step.settle(self.position, run_again=True, resolved_by=by)
         elif policy == "fail":
             error = CallUncertain("it was in flight when its worker was lost", *self._place)
-            await self._step.settle(self._position, error=error, resolved_by=by)
+            await self._step.settle(self.position, error=error, resolved_by=by)
         elif policy == "ask":
             await self._ask()
         else:
@@ -224,9 +232,9 @@ class _Run:
             kwargs = self._kwargs | ({KEY_PARAMETER: key} if _keyed(policy) else {})
             found = await run_function(policy, self._args, kwargs)
             if found is None:
-                await self._step.settle(self._position, run_again=True, resolved_by=by)
+                await self._step.settle(self.position, run_again=True, resolved_by=by)
             elif isinstance(found, Happened):
-                await self._step.settle(self._position, result=found.result, resolved_by=by)
+                await self._step.settle(self.position, result=found.result, resolved_by=by)
             else:
                 raise UsageError(
                     f"the check of {self._used.name} returns Happened(result) or None, "

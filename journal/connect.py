@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal import outside
@@ -34,6 +34,11 @@ from journal.resume import CheckpointStore, check
 from journal.state import Subtask, TaskState
 from journal.step import Step
 from journal.task import Task
+from journal.tracecontext import check_traceparent
+from journal.tracing import carry, load_spans, traced
+
+if TYPE_CHECKING:
+    from journal.spans import TracerProvider
 
 CONFIRM = ("always", "once")
 _SWEEP_SECONDS = 1.0
@@ -55,6 +60,7 @@ class Journal:
         worker: str | None,
         deadline_s: float,
         on_scan: OnScan | None,
+        tracer_provider: TracerProvider | None,
     ) -> None:
         self.url = url
         self._create = create
@@ -64,6 +70,7 @@ class Journal:
         self._worker = worker
         self._deadline_s = deadline_s
         self._on_scan = on_scan
+        self._tracer_provider = tracer_provider
         self.blobs = blob_store(default_blobs(url) if blobs is None else blobs)
         if redact is not None:
             self.blobs = Redacting(self.blobs, redact)
@@ -160,13 +167,18 @@ class Journal:
         *,
         takeover: bool = True,
         agent_name: str | None = None,
+        traceparent: str | None = None,
     ) -> AsyncIterator[Task]:
         """Start the task, or resume it, taking it over from whoever has it.
+
+        `traceparent` is the W3C trace context that this belongs to; by default OpenTelemetry's
+        current span, else that of the last claim (docs/traces.md).
 
         Raises `TaskNotFound` (no such task, no description), `TaskMismatch` (another
         description), `TaskRunning` (it has an owner, and `takeover` is False), `TaskEnded` (it
         failed), `TaskFenced` (somebody else claimed it at the same moment).
         """
+        check_traceparent(traceparent)
         description = None if description is None else clean(description, self.blobs)
         state, known, last = await self._load(task_id)
         if state.exists:
@@ -177,8 +189,10 @@ class Journal:
         elif description is None:
             raise TaskNotFound(f"no task {task_id} in {self.url}; give a description to start it")
         async with self._owned(state, known, last) as owner:
-            resumed = await claim(owner, description, agent_name, self._worker)
-            yield Task(state, owner, self.blobs, resumed, self)
+            spans = load_spans(self._tracer_provider)
+            with traced(spans, owner, traceparent, agent_name=agent_name) as inside:
+                resumed = await claim(owner, description, agent_name, self._worker)
+                yield Task(state, owner, self.blobs, resumed, self, inside)
 
     @contextlib.asynccontextmanager
     async def owned(self, task_id: str) -> AsyncIterator[Owner]:
@@ -244,8 +258,10 @@ class Journal:
             yield Task(state, None, self.blobs, None, self)
             return
         async with self._owned(state, known, last) as owner:
-            await claim_child(owner, parent.id, subtask, epoch, self._worker)
-            yield Task(state, owner, self.blobs, None, self)
+            above = parent.spans, parent.owner.traceparent
+            with traced(load_spans(self._tracer_provider), owner, parent=above) as inside:
+                await claim_child(owner, parent.id, subtask, epoch, self._worker)
+                yield Task(state, owner, self.blobs, None, self, inside)
 
     async def retry(self, task_id: str, reason: str | None = None) -> TaskState:
         """Reopen a failed task. Raises `TaskNotFound`, or `UsageError` where it has not failed."""
@@ -258,6 +274,7 @@ class Journal:
             why = None if reason is None else clean(reason, self.blobs)
             body = ev.TaskReopened(self._worker, why)
             head = state.head
+            carry(load_spans(self._tracer_provider), owner)
             await owner.claim(
                 "TaskReopened",
                 body,
@@ -289,21 +306,29 @@ class Journal:
     # --- from outside -----------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def outside(self, task_id: str) -> AsyncIterator[Owner]:
+    async def outside(self, task_id: str, traceparent: str | None = None) -> AsyncIterator[Owner]:
         """A way to append what is not its owner's to a task; every append is read back."""
+        check_traceparent(traceparent)
         state, known, last = await self._load(task_id)
         async with self._owned(state, known, last, confirm="always") as owner:
+            carry(load_spans(self._tracer_provider), owner, traceparent)
             yield owner
 
     async def send(
-        self, task_id: str, content: Any, role: str = "user", *, id: str | None = None
+        self,
+        task_id: str,
+        content: Any,
+        role: str = "user",
+        *,
+        id: str | None = None,
+        traceparent: str | None = None,
     ) -> str:
         """Give a task a message, whoever owns it; returns the message's id. Its owner sees it
         before its next decision. The same `id` again changes nothing.
 
         Raises `TaskNotFound`, `TaskEnded`, `ValueRefused`.
         """
-        return await outside.send(self, task_id, content, role, id)
+        return await outside.send(self, task_id, content, role, id, traceparent)
 
     async def answer(
         self,
@@ -312,18 +337,21 @@ class Journal:
         *,
         key: str | None = None,
         answered_by: str | None = None,
+        traceparent: str | None = None,
     ) -> TaskState:
         """Answer what a task asks for; `key` names the request where there are several.
 
         Raises `TaskNotFound`, `TaskEnded`, and `UsageError` where nothing of that key is asked
         for any more, or the value does not satisfy the schema.
         """
-        return await outside.answer(self, task_id, value, key, answered_by)
+        return await outside.answer(self, task_id, value, key, answered_by, traceparent)
 
-    async def cancel(self, task_id: str, reason: str | None = None) -> TaskState:
+    async def cancel(
+        self, task_id: str, reason: str | None = None, *, traceparent: str | None = None
+    ) -> TaskState:
         """Want a task's run to end. One that waits ends at once, else its owner ends it, before
         it begins anything new. Raises `TaskNotFound`, `TaskEnded`."""
-        return await outside.cancel(self, task_id, reason)
+        return await outside.cancel(self, task_id, reason, traceparent)
 
 
 def connect(
@@ -338,6 +366,7 @@ def connect(
     worker: str | None = None,
     deadline_s: float = 30.0,
     on_scan: OnScan | None = None,
+    tracer_provider: TracerProvider | None = None,
 ) -> Journal:
     """A journal, to be entered with `async with`.
 
@@ -354,6 +383,8 @@ def connect(
     deadline_s   seconds after which an append's outcome is unknown
     on_scan      told (offsets passed, offsets in all) while a log without an index, which is
                  Kafka's, is read through to find one task
+    tracer_provider  OpenTelemetry's, for the spans that are made with the extra `otel`; default
+                 the global one (docs/traces.md)
 
     Raises `UsageError`.
     """
@@ -371,4 +402,5 @@ def connect(
         worker=worker,
         deadline_s=deadline_s,
         on_scan=on_scan,
+        tracer_provider=tracer_provider,
     )

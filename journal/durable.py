@@ -10,6 +10,7 @@ import contextlib
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -89,7 +90,7 @@ class Durable:
         kind = declared(function)
         known = task.state.values.get(key)
         if known is None:
-            with self.inside(key.removeprefix(self.scope.path)):
+            with self.inside(key.removeprefix(self.scope.path)), self._traced(function, name):
                 raw = await payload(await self._ran(key, function, args, kwargs), task.blobs)
             if kind is not Any:
                 fit(decode_value(raw, task.blobs.get), kind)
@@ -119,6 +120,12 @@ class Durable:
                 if not function.may_retry(error, failures):
                     raise
                 await asyncio.sleep(function.backoff_s(failures, error))
+
+    def _traced(self, function: Callable[..., Any], name: str) -> AbstractContextManager[object]:
+        spans = self._task.spans
+        if spans is None or function in (now, draw, make_uuid):
+            return contextlib.nullcontext()
+        return spans.run(name)
 
     # --- clock and chance -------------------------------------------------------------------------
 

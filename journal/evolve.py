@@ -44,6 +44,7 @@ def _task_started(s: TaskState, e: Envelope, b: ev.TaskStarted) -> str | None:
     s.parent_task_id = b.parent_task_id
     s.conversation_id = b.conversation_id
     s.imported_from = b.imported_from
+    s.traceparent = e.traceparent
     s.started_at = s.updated_at = b.started_at or e.at
     return None
 
@@ -52,6 +53,7 @@ def _task_claimed(s: TaskState, e: Envelope, b: ev.TaskClaimed) -> str | None:
     s.worker = b.worker
     s.agent_name = b.agent_name or s.agent_name
     s.imported_from = b.imported_from
+    s.traceparent = e.traceparent or s.traceparent
     _lose_calls(s, set(b.running))
     s.updated_at = e.at
     return None
@@ -72,6 +74,7 @@ def _task_reopened(s: TaskState, e: Envelope, b: ev.TaskReopened) -> str | None:
     s.worker = b.worker
     s.error = s.error_type = s.ended_at = s.cancel_reason = None
     s.run_epoch = e.epoch or 0
+    s.traceparent = e.traceparent or s.traceparent
     s.waits = {key: wait for key, wait in s.waits.items() if wait.status != PENDING}
     for subtask in s.subtasks.values():
         if subtask.status == FAILED:

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from journal.connect import Journal
 
 
-async def send(j: Journal, task_id: str, content: Any, role: str, id: str | None) -> str:
+async def send(
+    j: Journal, task_id: str, content: Any, role: str, id: str | None, traceparent: str | None
+) -> str:
     """See `Journal.send`."""
     body = ev.MessageReceived(role, await payload(content, j.blobs))
-    async with j.outside(task_id) as owner:
+    async with j.outside(task_id, traceparent) as owner:
         _there(j, owner.state)
         before = set(owner.state.messages_received)
         verdict = await owner.put("MessageReceived", body, id=id)
@@ -32,10 +34,15 @@ async def send(j: Journal, task_id: str, content: Any, role: str, id: str | None
 
 
 async def answer(
-    j: Journal, task_id: str, value: Any, key: str | None, answered_by: str | None
+    j: Journal,
+    task_id: str,
+    value: Any,
+    key: str | None,
+    answered_by: str | None,
+    traceparent: str | None,
 ) -> TaskState:
     """See `Journal.answer`."""
-    async with j.outside(task_id) as owner:
+    async with j.outside(task_id, traceparent) as owner:
         state = _there(j, owner.state)
         wait = _asked(state, key)
         raw = await payload(value, j.blobs)
@@ -48,9 +55,11 @@ async def answer(
         return state
 
 
-async def cancel(j: Journal, task_id: str, reason: str | None) -> TaskState:
+async def cancel(
+    j: Journal, task_id: str, reason: str | None, traceparent: str | None
+) -> TaskState:
     """See `Journal.cancel`."""
-    async with j.outside(task_id) as owner:
+    async with j.outside(task_id, traceparent) as owner:
         state = _there(j, owner.state)
         why = None if reason is None else clean(reason, j.blobs)
         verdict = await owner.put("CancelRequested", ev.CancelRequested(why))

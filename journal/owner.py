@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -81,6 +82,9 @@ class Owner:
         self.deadline_ms = int(deadline_s * 1000)
         self._changed: set[asyncio.Future[None]] = set()
         self.live_calls: set[tuple[int, int]] = set()
+        self.traceparent: str | None = None
+        """That of claims, and of all events where nothing tells the current one (`tracing`)."""
+        self.tracing: Callable[[], str | None] | None = None
 
     # --- appending ----------------------------------------------------------------------------
 
@@ -172,13 +176,20 @@ class Owner:
         payload = Raw(encode(body))
         task_id = self.state.task_id
         return Envelope(
-            type, EVENT_TYPES[type][1], new_id(), task_id, at=rfc3339(now_ms()), body=payload
+            type,
+            EVENT_TYPES[type][1],
+            new_id(),
+            task_id,
+            at=rfc3339(now_ms()),
+            traceparent=self.traceparent if self.tracing is None else self.tracing(),
+            body=payload,
         )
 
     def _claiming(self, type: str, body: Struct, epoch: int) -> Envelope:
         event = self._event(type, body)
         event.epoch, event.owner = epoch, new_id()
         event.ref, event.parent_epoch = self._parent
+        event.traceparent = self.traceparent
         return event
 
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:

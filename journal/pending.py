@@ -49,6 +49,8 @@ class Pending(Append):
         self.timestamp_ms = ms if ms > owner.birth_ms else owner.birth_ms
         self.expect = owner.cursor
         self.headers = _headers(event.type, event.v)
+        if event.traceparent is not None:
+            self.headers += (("traceparent", event.traceparent.encode()),)
 
     def written(self, offset: int) -> None:
         self.owner.written(self, offset)

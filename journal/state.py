@@ -158,8 +158,8 @@ class Wait(Struct, gc=False):
 class TaskState(Struct):
     """The checkpoint of one task: all that an agent needs to go on. See DESIGN.md part 4.
 
-    `run_epoch` is the epoch of the claim that began the run. `partition` and `offset` are the
-    position of the last event that changed it.
+    `run_epoch` is the epoch of the claim that began the run, `traceparent` that of the last claim
+    that had one. `partition` and `offset` are the position of the last event that changed it.
     """
 
     task_id: str
@@ -179,6 +179,7 @@ class TaskState(Struct):
     waits: dict[str, Wait] = field(default_factory=dict)
     cancel_reason: str | None = None
     run_epoch: int = 0
+    traceparent: str | None = None
     usage: Usage = field(default_factory=Usage)
     final_answer: Raw | None = None
     error_type: str | None = None

@@ -22,6 +22,7 @@ from journal.state import Step as StepState
 from journal.tools import Tool, run_function
 
 if TYPE_CHECKING:
+    from journal.spans import Span
     from journal.task import Task
 
 
@@ -33,6 +34,7 @@ class Step:
         self.task = task
         self.next_position = 0
         self.scope = f"step {index}"
+        self.span: Span | None = None
         self._scope = contextlib.ExitStack()
 
     @property
@@ -56,7 +58,12 @@ class Step:
         if decision is not None:
             return decision
         await self.task.look()
-        made = as_decision(await run_function(model, args, kwargs))
+        if self.task.spans is None:
+            made = as_decision(await run_function(model, args, kwargs))
+        else:
+            with self.task.spans.chat(self.index) as span:
+                made = as_decision(await run_function(model, args, kwargs))
+                span.decided(made)
         await self.start(await decision_payload(made, self.task.blobs))
         return self.decision() or made
 
@@ -154,12 +161,25 @@ class Step:
         except BaseException:
             self.task.leave(self.index)
             raise
+        if self.task.spans is not None:
+            self.span = self.task.spans.step(self.index, self.attempt, self.recorded)
+            self.span.begin()
         self._scope.enter_context(self.task.scope(self.scope))
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._scope.close()
         self.task.leave(self.index)
+        try:
+            await self._over(error)
+        except BaseException as found:
+            error = found
+            raise
+        finally:
+            if self.span is not None:
+                self.span.end(error)
+
+    async def _over(self, error: BaseException | None) -> None:
         if not self.task.running:
             return
         if error is None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from journal import connect as _connect
@@ -34,6 +34,9 @@ from journal.step import Step as AsyncStep
 from journal.task import Task as AsyncTask
 from journal.tools import Tool, as_tool
 from journal.waits import Until
+
+if TYPE_CHECKING:
+    from journal.spans import Span
 
 T = TypeVar("T")
 
@@ -143,7 +146,7 @@ class Journal:
     @contextlib.contextmanager
     def task(self, task_id: str, description: str | None = None, **options: Any) -> Iterator[Task]:
         """See `journal.connect.Journal.task`."""
-        with _entered(self.inner.task(task_id, description, **options)) as task:
+        with _entered(self.inner.task(task_id, description, **options)) as task, _in(task.spans):
             yield Task(task)
 
     def state(self, task_id: str) -> TaskState:
@@ -158,17 +161,17 @@ class Journal:
         """See `journal.connect.Journal.retry`."""
         return _wait(self.inner.retry(task_id, reason))
 
-    def send(self, task_id: str, content: Any, role: str = "user", *, id: str | None = None) -> str:
+    def send(self, task_id: str, content: Any, role: str = "user", **options: Any) -> str:
         """See `journal.connect.Journal.send`."""
-        return _wait(self.inner.send(task_id, content, role, id=id))
+        return _wait(self.inner.send(task_id, content, role, **options))
 
     def answer(self, task_id: str, value: Any, **options: Any) -> TaskState:
         """See `journal.connect.Journal.answer`."""
         return _wait(self.inner.answer(task_id, value, **options))
 
-    def cancel(self, task_id: str, reason: str | None = None) -> TaskState:
+    def cancel(self, task_id: str, reason: str | None = None, **options: Any) -> TaskState:
         """See `journal.connect.Journal.cancel`."""
-        return _wait(self.inner.cancel(task_id, reason))
+        return _wait(self.inner.cancel(task_id, reason, **options))
 
 
 class Task:
@@ -184,6 +187,11 @@ class Task:
     @property
     def state(self) -> TaskState:
         return self.inner.state
+
+    @property
+    def traceparent(self) -> str | None:
+        """See `journal.task.Task.traceparent`."""
+        return self.inner.traceparent
 
     @property
     def running(self) -> bool:
@@ -208,7 +216,11 @@ class Task:
     @contextlib.contextmanager
     def step(self) -> Iterator[Step]:
         """See `journal.task.Task.step`."""
-        with _entered(self.inner.step()) as step, self.inner.scope(step.scope):
+        with (
+            _entered(self.inner.step()) as step,
+            self.inner.scope(step.scope),
+            _in(step.span),
+        ):
             yield Step(step)
 
     def record_step(
@@ -340,6 +352,11 @@ def _entered(manager: Any) -> Iterator[Any]:
     else:
         left.set_result((None, None, None))
         ended.result()
+
+
+def _in(span: Span | None) -> contextlib.AbstractContextManager[None]:
+    """The span as the current one of the calling thread too; its own are entered on the loop's."""
+    return contextlib.nullcontext() if span is None else span.here()
 
 
 def connect(*args: Any, **options: Any) -> Journal:

@@ -10,7 +10,7 @@ import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,6 +33,9 @@ from journal.step import Step
 from journal.subtasks import Children, Opener
 from journal.waits import Until, ask, sleep
 
+if TYPE_CHECKING:
+    from journal.spans import TaskSpans
+
 
 class Task:
     """A task that this process owns, or (`running` is False) one that has ended."""
@@ -44,10 +47,12 @@ class Task:
         blobs: BlobStore,
         resumed: Resumed | None,
         opener: Opener,
+        spans: TaskSpans | None = None,
     ) -> None:
         self.state = state
         self.blobs = blobs
         self.resumed = resumed
+        self.spans = spans
         self._owner = owner
         self._live: set[int] = set()
         self._handed: set[str] = set()
@@ -133,6 +138,14 @@ class Task:
         """The id of the last message received."""
         received = self.state.messages_received
         return next(reversed(received)) if received else None
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context of the calling code within this task, for a header of a request
+        that it makes; None where there is none."""
+        if self._owner is None:
+            return self.state.traceparent
+        return self._owner.traceparent if self.spans is None else self.spans.current()
 
     def completed(self, index: int) -> StepState | None:
         """The recorded step of this index if it is completed, else None."""

@@ -23,7 +23,7 @@ _TASK_BYTES = 4_096
 _STEP_BYTES = 512
 
 EventRow = tuple[
-    int, str, int, str, int | None, str | None, int | None, str | None, str | None, str
+    int, str, int, str, int | None, str | None, int | None, str | None, str | None, str | None, str
 ]
 """offset, type, v, id, epoch, owner, seq, ref, at, body."""
 
@@ -82,11 +82,12 @@ def rebuilt(rows: TaskRows) -> Entry:
     """
     state = TaskState(rows.task_id, partition=rows.partition)
     entry = Entry(state)
-    for offset, type, v, id, epoch, owner, seq, ref, at, body in rows.events:
+    for offset, type, v, id, epoch, owner, seq, ref, at, traced, body in rows.events:
         # Of a sub-task only the latest claim's is kept; every accepted claim passes with that.
         parent = rows.parent_epoch if EVENT_TYPES[type][0] == CLAIM else None
+        content = Raw(body.encode())
         event = Envelope(
-            type, v, id, rows.task_id, epoch, owner, seq, ref, parent, at, body=Raw(body.encode())
+            type, v, id, rows.task_id, epoch, owner, seq, ref, parent, at, traced, content
         )
         bodies = open_body(event)
         apply(state, event, offset, bodies)

@@ -47,7 +47,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
     ),
     "events": _columns(
         "partition:short offset:int task_id type v:int id epoch:int owner seq:int ref at "
-        "body:payload"
+        "traceparent body:payload"
     ),
     "anomalies": _columns(
         "partition:short offset:int task_id type id epoch:int owner seq:int label detail raw:bytes"
@@ -97,7 +97,7 @@ def event_row(partition: int, offset: int, e: Envelope) -> Row:
     """One accepted event."""
     return (
         partition, offset, e.task_id, e.type, e.v, e.id, e.epoch, e.owner, e.seq, e.ref, e.at,
-        e.body,
+        e.traceparent, e.body,
     )  # fmt: skip
 
 

@@ -266,9 +266,10 @@ def _load(cursor: Any, task_ids: list[str]) -> dict[str, TaskRows]:
         for task_id, partition, last, closed, parent_epoch, chain, _ in tasks
     }
     events = cursor.execute(
-        'SELECT task_id, "offset", type, v, id, epoch, owner, seq, ref, "at", body FROM events '
+        'SELECT task_id, "offset", type, v, id, epoch, owner, seq, ref, "at", traceparent, body '
         # The bounds let DuckDB skip the row groups that lie outside of them.
-        f'WHERE "offset" BETWEEN {min(row[6] for row in tasks)} AND {max(row[2] for row in tasks)} '
+        f'FROM events WHERE "offset" BETWEEN {min(row[6] for row in tasks)} '
+        f"AND {max(row[2] for row in tasks)} "
         'AND task_id IN (SELECT unnest($1)) ORDER BY "offset"',
         [list(found)],
     ).fetchall()

@@ -12,7 +12,7 @@ from typing import Any
 from journal.errors import ProjectionError
 from projector.rows import TABLES
 
-VERSION = 1
+VERSION = 2
 """Of tables and views. A file of another version is rebuilt, never migrated."""
 
 _MAGIC = b"DUCK"

@@ -103,7 +103,8 @@ COMMENT ON COLUMN tool_calls.last_offset IS 'The offset of the last event about 
 
 CREATE TABLE events (
     "partition" INTEGER, "offset" BIGINT, task_id VARCHAR, type VARCHAR, v BIGINT, id VARCHAR,
-    epoch BIGINT, owner VARCHAR, seq BIGINT, ref VARCHAR, "at" VARCHAR, body VARCHAR
+    epoch BIGINT, owner VARCHAR, seq BIGINT, ref VARCHAR, "at" VARCHAR, traceparent VARCHAR,
+    body VARCHAR
 );
 COMMENT ON TABLE events IS 'Every accepted event, as it was written.';
 COMMENT ON COLUMN events."partition" IS 'The log''s partition.';
@@ -117,6 +118,7 @@ COMMENT ON COLUMN events.owner IS 'Of claims and owner''s events: the claim''s n
 COMMENT ON COLUMN events.seq IS 'Of owner''s events: their number, from 1, running on across epochs.';
 COMMENT ON COLUMN events.ref IS 'The id of the event that this one is about.';
 COMMENT ON COLUMN events."at" IS 'When it was written: RFC 3339, UTC, by the writer''s clock.';
+COMMENT ON COLUMN events.traceparent IS 'W3C trace context: the trace and the span that it was written in.';
 COMMENT ON COLUMN events.body IS 'Its body as written: JSON in the shape of (type, v).';
 
 CREATE TABLE anomalies (

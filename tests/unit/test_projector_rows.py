@@ -199,12 +199,14 @@ def test_rows_do_not_depend_on_batches(events: list[Envelope], cuts: list[int]) 
 
 @given(lives)
 def test_rebuilt_from_rows_is_the_fold(events: list[Envelope]) -> None:
+    for n, event in enumerate(events):
+        event.traceparent = f"00-{n + 1:032x}-{n + 1:016x}-01" if n % 3 else None
     held = _tables(_folded(events, []))
     ((*_,),) = held["tasks"]
     task = cells("tasks", held["tasks"][0])
     rows = TaskRows(
         "t", 0, task["last_offset"], task["epoch_closed"], task["parent_epoch"], task["chain"],
-        sorted((row[1], *row[3:11], row[11].decode()) for row in held["events"]),
+        sorted((row[1], *row[3:12], row[12].decode()) for row in held["events"]),
     )  # fmt: skip
     state = fold(enumerate(events), "t")
     entry = rebuilt(rows)
