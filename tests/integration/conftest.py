@@ -10,7 +10,7 @@ import pytest
 import journal
 from journal.blobs import DirectoryBlobs
 
-Connect = Callable[[], journal.Journal]
+Connect = Callable[..., journal.Journal]
 
 
 @pytest.fixture(
@@ -22,7 +22,8 @@ Connect = Callable[[], journal.Journal]
     ]
 )
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
-    """Makes another connection to one journal: a second worker, or the first after a crash."""
+    """Makes another connection to one journal: a second worker, or the first after a crash.
+    Takes further options of `journal.connect`."""
     confirm = "once" if request.param == "kafka-once" else "always"
     if request.param == "sqlite":
         url = str(tmp_path / "journal.db")
@@ -31,4 +32,6 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
     else:
         url = request.getfixturevalue("kafka_url")
     blobs = DirectoryBlobs(tmp_path / "blobs")
-    return lambda: journal.connect(url, create=True, confirm=confirm, blobs=blobs)
+    return lambda **options: journal.connect(
+        url, create=True, confirm=confirm, blobs=blobs, **options
+    )
