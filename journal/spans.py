@@ -12,7 +12,7 @@ and records nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any
@@ -195,7 +195,7 @@ class TaskSpans(Span):
     ) -> Span:
         attributes["step_journal.task_id"] = self._common["step_journal.task_id"]
         inside = self.context()
-        return Span(_start(self._tracer, name, inside, kind, attributes), inside)
+        return Span(self._tracer.start_span(name, inside, kind, attributes), inside)
 
 
 class Spans:
@@ -243,27 +243,8 @@ class Spans:
             name = f"invoke_agent {agent_name}"
             attributes["gen_ai.agent.name"] = agent_name
         links = [Link(_remote(recorded))] if linked and recorded is not None else []
-        span = _start(self._tracer, name, inside, SpanKind.INTERNAL, attributes, links)
+        span = self._tracer.start_span(name, inside, SpanKind.INTERNAL, attributes, links)
         return TaskSpans(self._tracer, span, inside, common)
-
-
-def _start(
-    tracer: Tracer,
-    name: str,
-    inside: Context,
-    kind: SpanKind,
-    attributes: dict[str, Any],
-    links: Sequence[Link] = (),
-) -> trace.Span:
-    return tracer.start_span(
-        name,
-        inside,
-        kind,
-        attributes,
-        links,
-        record_exception=False,
-        set_status_on_exception=False,
-    )
 
 
 def _text(span: SpanContext) -> str | None:

@@ -21,8 +21,8 @@ def check_traceparent(text: str | None) -> str | None:
     """The text itself, if it is one, or None. Raises `UsageError`."""
     if text is None or is_traceparent(text):
         return text
-    shown = text if isinstance(text, str) and len(text) <= 80 else f"a {type(text).__name__}"
+    # Without the text: it may be anything that a header had.
     raise UsageError(
-        f"{shown!r} is no traceparent; W3C's is 00-<32 hex digits>-<16>-<2>, in lower case, with "
-        f"no id of zeros"
+        "traceparent is not W3C's: give 00-<32 hex digits>-<16>-<2>, in lower case, with no id of "
+        "zeros, or None"
     )

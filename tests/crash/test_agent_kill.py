@@ -23,7 +23,7 @@ from journal.codec import decode_value
 from journal.events import CLAIM, EVENT_TYPES, OWNER
 from journal.fold import apply
 from journal.state import TaskState
-from tests.crash.agents import PARTS, RACE_STEPS, STEPS, effects_files, report
+from tests.crash.agents import PARTS, RACE_STEPS, STEPS, TRACEPARENT, effects_files, report
 from tests.loopback import Server
 
 ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
@@ -76,7 +76,9 @@ async def outcome(url: str) -> Any:
     """What a run has come to, but for times and ids."""
     async with journal.connect(url, create=False) as j:
         state = await j.state("t")
+        traces = {event.traceparent async for _, event in j.events("t")}
     return {
+        "traces": traces,
         "status": state.status,
         "answer": decode_value(state.final_answer),
         "tokens": state.total_tokens,
@@ -112,6 +114,7 @@ async def test_an_agent_killed_at_random(url: str, tmp_path: Path) -> None:
     assert await asyncio.to_thread(one_life, calm, tmp_path / "calm", None) == 0
     expected = await outcome(calm)
     assert expected["answer"] == f"paid {STEPS} times"
+    assert expected["traces"] == {TRACEPARENT}
     kills = 0
     count = rounds(20 if kafka else 100)
     for seed in range(count):

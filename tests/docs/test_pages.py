@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("agents", "effects", "values")
+PAGES = ("agents", "effects", "traces", "values")
 
 
 def pairs(page: str) -> list[tuple[tuple[str, str], tuple[str, str]]]:

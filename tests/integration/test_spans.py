@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode, get_cu
 
 import journal
 from journal import sync
-from journal.errors import SubtaskFailed, ToolError
+from journal.errors import SubtaskFailed, TaskFenced, ToolError
 from journal.events import Decision, ToolCall, Usage
 
 Connect = Callable[..., journal.Journal]
@@ -248,13 +249,13 @@ async def test_events_carry_the_span_that_they_were_written_in(
                 await step.call(inc, x=0)
             await task.complete()
         events = [(e.type, e.traceparent) async for _, e in j.events("t")]
-    step, tool, agent = (seen.one(n) for n in ("step", "execute_tool inc", "invoke_agent"))
+    turn, tool, agent = (seen.one(n) for n in ("step", "execute_tool inc", "invoke_agent"))
     assert events == [
         ("TaskStarted", REQUEST),
-        ("StepStarted", text(step)),
+        ("StepStarted", text(turn)),
         ("ToolCallStarted", text(tool)),
         ("ToolCallCompleted", text(tool)),
-        ("StepCompleted", text(step)),
+        ("StepCompleted", text(turn)),
         ("TaskCompleted", text(agent)),
     ]
 
@@ -408,8 +409,9 @@ async def test_errors_are_told_by_type_and_nothing_by_content(
         ("step", "UNSET", None),
         ("invoke_agent", "ERROR", "ValueError"),
     ]
-    attempts = [(s.attributes or {})["step_journal.attempt"] for s in seen.all("step")]
-    assert attempts == [1, 2, 3]
+    steps = [span.attributes or {} for span in seen.all("step")]
+    assert [step["step_journal.attempt"] for step in steps] == [1, 2, 3]
+    assert [step["step_journal.replayed"] for step in steps] == [False, False, True]
     assert SECRET not in "".join(span.to_json() for span in seen.spans)
 
 
@@ -458,6 +460,49 @@ async def test_two_open_tasks_keep_to_their_own_spans(connect: Connect, seen: Se
     assert parent(seen.one("step")) == first.context.span_id
 
 
+async def test_a_child_is_within_its_parent_whatever_else_is_open(
+    connect: Connect, seen: Seen
+) -> None:
+    async def work(child: journal.Task) -> int:
+        return 1
+
+    async with (
+        connect(tracer_provider=seen.provider) as j,
+        j.task("a", "d", agent_name="a") as a,
+        j.task("b", "d", agent_name="b"),
+    ):
+        await a.subtask("c", work)
+    assert parent(seen.one("invoke_agent")) == seen.one("invoke_agent a").context.span_id
+
+
+async def test_a_task_may_be_left_in_another_context(j: journal.Journal, seen: Seen) -> None:
+    async def leave(opened: Any) -> str:
+        with seen.tracer.start_as_current_span("of another"):
+            await opened.__aexit__(None, None, None)
+            return get_current_span().name  # type: ignore[attr-defined, no-any-return]
+
+    async with j:
+        opened = j.task("t", "d")
+        await opened.__aenter__()
+        assert await asyncio.create_task(leave(opened)) == "of another"
+    assert seen.names() == ["invoke_agent", "of another"]
+
+
+async def test_a_step_that_could_not_be_completed_says_so(tmp_path: Path, seen: Seen) -> None:
+    log = tmp_path / "journal.db"
+    j = journal.connect(log, tracer_provider=seen.provider)
+    async with j, journal.connect(log) as other:
+        with pytest.raises(TaskFenced):  # noqa: PT012
+            async with j.task("t", "d") as task, task.step() as step:
+                await step.decide(asks)
+                async with other.task("t"):
+                    pass
+    assert [(span.attributes or {}).get("error.type") for span in seen.all("step")] == [
+        "journal.errors.TaskFenced"
+    ]
+    assert seen.one("invoke_agent").status.status_code is StatusCode.ERROR
+
+
 async def test_what_nobody_records_costs_no_span_and_is_carried(connect: Connect) -> None:
     quiet = Seen(ALWAYS_OFF)
     for provider in (quiet.provider, NoOpTracerProvider()):
@@ -480,7 +525,7 @@ async def test_an_unsampled_trace_is_carried_as_unsampled(connect: Connect) -> N
         assert task.state.traceparent == task.traceparent
 
 
-def test_without_await_it_is_the_same(tmp_path: Any, seen: Seen) -> None:
+def test_without_await_it_is_the_same(tmp_path: Path, seen: Seen) -> None:
     def look(x: int) -> int:
         seen.tracer.start_span("of the tool").end()
         return x

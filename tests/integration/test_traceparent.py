@@ -64,13 +64,19 @@ async def test_a_resumption_goes_on_in_the_last_one_named(bare: Connect) -> None
         assert [text for _, text in await carried(j)] == [FIRST] * 4 + [SECOND] * 4
 
 
-async def test_a_retry_keeps_it(bare: Connect) -> None:
+async def test_a_retry_keeps_it_or_has_its_own(bare: Connect) -> None:
     async with bare() as j:
         async with j.task("t", "d", traceparent=FIRST) as task:
             await task.fail("no")
         await j.retry("t")
         async with j.task("t") as task:
             assert task.traceparent == FIRST
+            await task.fail("no")
+        with TracerProvider().get_tracer("test").start_as_current_span("of an operator") as span:
+            await j.retry("t")
+        async with j.task("t") as task:
+            assert task.traceparent is not None
+            assert f"{span.get_span_context().span_id:016x}" in task.traceparent
 
 
 async def test_a_child_inherits_it(bare: Connect) -> None:
@@ -216,12 +222,12 @@ import journal
 
 async def main():
     async with journal.connect("journal.db") as j:
-        for given in (sys.argv[1], None):
+        for given in (sys.argv[1], None, sys.argv[2]):
             async with j.task("t", "d", traceparent=given) as task:
                 async with task.step() as step:
                     await step.decide(lambda: journal.Decision("x"))
                 print(task.traceparent)
-        print({event.traceparent async for _, event in j.events("t")})
+        print([event.traceparent async for _, event in j.events("t") if event.epoch is not None])
     print([name for name in sys.modules if name.startswith("opentelemetry.")])
 
 asyncio.run(main())
@@ -230,13 +236,15 @@ asyncio.run(main())
 
 def test_without_the_extra_nothing_of_it_is_imported(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, FIRST],
+        [sys.executable, "-c", WITHOUT, FIRST, SECOND],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
     )
-    assert (done.stdout.splitlines(), done.stderr) == ([FIRST, FIRST, str({FIRST}), "[]"], "")
+    carried = str([FIRST] * 6 + [SECOND] * 3)
+    expected = [FIRST, FIRST, SECOND, carried, "[]"]
+    assert (done.stdout.splitlines(), done.stderr) == (expected, "")
 
 
 LOOKING = """
