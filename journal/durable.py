@@ -176,6 +176,18 @@ class Durable:
             return results
 
 
+class TaskOptions:
+    """A durable call with its options; see `Task.options`."""
+
+    def __init__(self, durable: Durable, key: str) -> None:
+        self._durable = durable
+        self._key = key
+
+    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Like `Task.run`, known by the key."""
+        return await self._durable.run(self._key, function, args, kwargs)
+
+
 async def _together(running: list[asyncio.Task[Any]], *, collect: bool) -> list[Any]:
     if collect:
         return list(await asyncio.gather(*running, return_exceptions=True))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from journal import connect as _connect
@@ -33,10 +33,8 @@ from journal.state import Step as StepState
 from journal.step import Step as AsyncStep
 from journal.task import Task as AsyncTask
 from journal.tools import Tool, as_tool
+from journal.tracing import inside
 from journal.waits import Until
-
-if TYPE_CHECKING:
-    from journal.spans import Span
 
 T = TypeVar("T")
 
@@ -146,7 +144,7 @@ class Journal:
     @contextlib.contextmanager
     def task(self, task_id: str, description: str | None = None, **options: Any) -> Iterator[Task]:
         """See `journal.connect.Journal.task`."""
-        with _entered(self.inner.task(task_id, description, **options)) as task, _in(task.spans):
+        with _entered(self.inner.task(task_id, description, **options)) as task, inside(task.spans):
             yield Task(task)
 
     def state(self, task_id: str) -> TaskState:
@@ -216,11 +214,7 @@ class Task:
     @contextlib.contextmanager
     def step(self) -> Iterator[Step]:
         """See `journal.task.Task.step`."""
-        with (
-            _entered(self.inner.step()) as step,
-            self.inner.scope(step.scope),
-            _in(step.span),
-        ):
+        with _entered(self.inner.step()) as step, self.inner.scope(step.scope), inside(step.span):
             yield Step(step)
 
     def record_step(
@@ -305,12 +299,7 @@ class Step:
         here = _Here()
         return here.wait(self.inner.decide(here.back(model), *args, **kwargs))
 
-    def call(
-        self,
-        function: Callable[..., Any] | Tool,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+    def call(self, function: Callable[..., Any] | Tool, *args: Any, **kwargs: Any) -> Any:
         """See `journal.step.Step.call`."""
         here = _Here()
         return here.wait(self.inner.call(here.tool(function), *args, **kwargs))
@@ -352,11 +341,6 @@ def _entered(manager: Any) -> Iterator[Any]:
     else:
         left.set_result((None, None, None))
         ended.result()
-
-
-def _in(span: Span | None) -> contextlib.AbstractContextManager[None]:
-    """The span as the current one of the calling thread too; its own are entered on the loop's."""
-    return contextlib.nullcontext() if span is None else span.here()
 
 
 def connect(*args: Any, **options: Any) -> Journal:

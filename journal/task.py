@@ -20,7 +20,7 @@ from journal.blobs import BlobStore
 from journal.claims import Resumed
 from journal.codec import decode_value, encode
 from journal.declared import fit, json_schema, schema_type
-from journal.durable import Durable
+from journal.durable import Durable, TaskOptions
 from journal.errors import ReplayDiverged, TaskEnded, UsageError
 from journal.events import Decision
 from journal.ids import new_id
@@ -141,8 +141,7 @@ class Task:
 
     @property
     def traceparent(self) -> str | None:
-        """The W3C trace context of the calling code within this task, for a header of a request
-        that it makes; None where there is none."""
+        """The W3C trace context of the calling code, for a request's header; None without one."""
         if self._owner is None:
             return self.state.traceparent
         return self._owner.traceparent if self.spans is None else self.spans.current()
@@ -342,18 +341,6 @@ class Task:
         """End the task badly; `journal retry` reopens it."""
         kind = error_type or ("Error" if isinstance(error, str) else type_name(error))
         await self.owner.append("TaskFailed", ev.TaskFailed(kind, clean(error, self.blobs)))
-
-
-class TaskOptions:
-    """A durable call with its options; see `Task.options`."""
-
-    def __init__(self, durable: Durable, key: str) -> None:
-        self._durable = durable
-        self._key = key
-
-    async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Like `Task.run`, known by the key."""
-        return await self._durable.run(self._key, function, args, kwargs)
 
 
 def _plain(raw: Any) -> Any:

@@ -17,7 +17,7 @@ from journal.owner import Owner
 from journal.tracecontext import is_traceparent
 
 if TYPE_CHECKING:
-    from journal.spans import Spans, TaskSpans, TracerProvider
+    from journal.spans import Span, Spans, TaskSpans, TracerProvider
 
 
 @cache
@@ -34,6 +34,11 @@ def carry(spans: Spans | None, owner: Owner, traceparent: str | None = None) -> 
     """Let what is appended outside of an open task carry `traceparent`, or that of the current
     span."""
     owner.traceparent = traceparent or (None if spans is None else spans.current())
+
+
+def inside(span: Span | None) -> contextlib.AbstractContextManager[None]:
+    """The span, if there is one, as the current one of this thread too."""
+    return contextlib.nullcontext() if span is None else span.here()
 
 
 @contextlib.contextmanager
