@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -118,8 +119,8 @@ def check_task_id(task_id: str) -> str:
 class BlobRef(Struct, frozen=True):
     """What stands in an event for a payload kept elsewhere: hex SHA-256, bytes, media type."""
 
-    sha256: str
-    size: int
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    size: Annotated[int, msgspec.Meta(ge=0)]
     media_type: str = "application/json"
 
 
@@ -175,8 +176,26 @@ def decode_value(raw: Raw | bytes | None, load: Load | None = None) -> Any:
         ref = blob_ref(data)
         if ref is not None:
             return ref if load is None else decode_value(load(ref), load)
-    value = msgspec.json.decode(data)
+    value = loads(data)
     return _unescape(value, load) if may_hold_marks(data) else value
+
+
+def loads(data: bytes | Raw) -> Any:
+    """JSON as Python's own types. A number that none of them holds (`1e400`, or thousands of
+    digits) is given as its text: no writer of ours makes one, and it must not hide a run."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        return json.loads(bytes(data), parse_int=_integer, parse_float=_float)
+
+
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) <= _DIGITS else text
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
 
 
 def may_hold_marks(raw: bytes) -> bool:
@@ -271,6 +290,8 @@ def _named(value: Any) -> Any:
 
 _digested = msgspec.json.Encoder(enc_hook=_named, order="deterministic")
 _LEVELS: Final = 200
+_DIGITS: Final = 4300
+"""More than that, and Python makes no integer of it."""
 _integers = msgspec.msgpack.Encoder().encode
 
 

@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, field
 
 from journal import events as ev
 from journal.acceptance import RUNNING, WAITS, Head
-from journal.codec import Load, decode_value
+from journal.codec import Load, decode_value, loads
 from journal.events import CallOutcome, Decision, Usage, given
 
 OPEN: Final = "open"
@@ -34,6 +34,14 @@ class _Recorded(Decision):
 
 
 _decision = msgspec.json.Decoder(_Recorded)
+
+
+def _decode(raw: Raw) -> _Recorded:
+    try:
+        return _decision.decode(raw)
+    except msgspec.ValidationError:
+        # A number that Python has no type for; the fold has looked at everything else.
+        return msgspec.convert(loads(raw), _Recorded)
 
 
 class Call(Struct, gc=False):
@@ -82,7 +90,7 @@ class Step(Struct, gc=False):
         """The decision with its payloads decoded; those kept elsewhere come from `load`."""
         if self.raw_decision is None:
             return None
-        decision = _decision.decode(self.raw_decision)
+        decision = _decode(self.raw_decision)
         for name in ("text", "reasoning", "content"):
             setattr(decision, name, _plain(getattr(decision, name), load))
         for call in decision.tool_calls:
@@ -93,7 +101,7 @@ class Step(Struct, gc=False):
         """Every call of the step by position, whichever way it was recorded."""
         calls = dict(self.calls or {})
         if self.raw_decision is not None:
-            for position, asked in enumerate(_decision.decode(self.raw_decision).tool_calls):
+            for position, asked in enumerate(_decode(self.raw_decision).tool_calls):
                 call = calls.get(position)
                 arguments = Raw(msgspec.json.encode(asked.arguments))
                 if call is None:

@@ -18,7 +18,7 @@ from journal import events as ev
 from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore
 from journal.claims import Resumed
-from journal.codec import decode_value, encode
+from journal.codec import decode_value, encode, loads
 from journal.declared import fit, json_schema, schema_type
 from journal.durable import Durable, TaskOptions
 from journal.errors import ReplayDiverged, TaskEnded, UsageError
@@ -344,7 +344,7 @@ class Task:
 
 
 def _plain(raw: Any) -> Any:
-    return None if raw is None else msgspec.json.decode(bytes(raw))
+    return None if raw is None else loads(raw)
 
 
 def _content(outcome: ev.CallOutcome) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from journal.codec import loads
 from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, Envelope
 
@@ -52,7 +53,7 @@ def read_bodies(event: Envelope, position: str) -> list[Struct]:
     try:
         if decoder is not None:
             return [decoder.decode(event.body)]
-        pending = [(event.type, event.v, msgspec.json.decode(event.body))]
+        pending = [(event.type, event.v, loads(event.body))]
         bodies: list[Struct] = []
         while pending:
             type, v, raw = pending.pop(0)
@@ -87,7 +88,7 @@ def upcast(event: Envelope, position: str) -> list[Dict]:
         | {
             "type": names[type(body)],
             "v": EVENT_TYPES[names[type(body)]][1],
-            "body": msgspec.json.decode(msgspec.json.encode(body)),
+            "body": loads(msgspec.json.encode(body)),
         }
         for body in read_bodies(event, position)
     ]

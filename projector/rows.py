@@ -140,7 +140,7 @@ class _Asked(Struct, gc=False, rename={"name": "tool_name", "id": "tool_call_id"
 class _Decision(Struct, gc=False):
     """Laxer than `journal.events.Decision`: the fold looked at no more than `DecisionHead`."""
 
-    text: Any = None
+    text: Raw = ABSENT
     request_model: str | None = None
     tool_calls: list[_Asked] = []
 
@@ -160,9 +160,7 @@ def step_rows(
             decision = _decisions.decode(s.raw_decision)
         except msgspec.MsgspecError:
             decision = _NOTHING
-    thought = decision.text
-    if thought is not None and type(thought) is not str:
-        thought = msgspec.json.encode(thought)
+    thought = as_text(decision.text)
     u = s.usage or _NO_USAGE
     row = (
         task_id, s.index, s.attempt, s.status, thought, decision.request_model,
