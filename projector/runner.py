@@ -1,8 +1,8 @@
-"""From the log to the tables: reads, folds and writes, each in its own thread, batch by batch.
+"""From the log to the tables: reads, folds and writes, batch by batch.
 
-While one batch is committed the next is folded and the one after is read. What has been folded
-counts only when its COMMIT has returned: after any failure the memory is dropped, and states
-and offsets are read again from the file. Knows no SQL and no command line.
+While one batch is committed the next is read and folded. What has been folded counts only when
+its COMMIT has returned: after any failure the memory is dropped, and states and offsets are read
+again from the file. Knows no SQL and no command line.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import contextlib
 import gc
 import logging
 import sys
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -129,11 +128,11 @@ class Runner:
             ends = await self._log.ends()
             spans: list[_Span] = [(p, start, ends[p]) for p, start in starts.items()]
             shares = [spans[n::_READERS] for n in range(min(_READERS, len(spans)))]
-        queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
-        feeds = [asyncio.create_task(self._feed(queue, share)) for share in shares]
-        feeds.append(asyncio.create_task(_tell(queue, stop)))
+        intake = _Intake(len(shares), self._batch_records, follow)
+        feeds = [asyncio.create_task(self._feed(intake, share)) for share in shares]
+        feeds.append(asyncio.create_task(_tell(intake, stop)))
         try:
-            await self._pump(store, _Intake(queue, len(shares), self._batch_records, follow))
+            await self._pump(store, intake)
         finally:
             for feed in feeds:
                 feed.cancel()
@@ -142,17 +141,8 @@ class Runner:
     async def _pump(self, store: Store, intake: _Intake) -> None:
         loop = asyncio.get_running_loop()
         folder = Folder(self._identity, store.load, self._memory_bytes)
-        folding: deque[asyncio.Future[tuple[Changes, dict[str, Any]]]] = deque()
         writing: tuple[asyncio.Future[None], int] | None = None
         committed = 0
-
-        async def write() -> None:
-            """Begin to write the oldest batch of those that are folded, or will be."""
-            nonlocal writing
-            changes, tables = await folding.popleft()
-            await settle()
-            future = loop.run_in_executor(write_thread, store.write, changes, tables)
-            writing = future, changes.records
 
         async def settle() -> None:
             nonlocal writing, committed
@@ -168,34 +158,26 @@ class Runner:
             ThreadPoolExecutor(1, "projector-fold") as fold_thread,
             ThreadPoolExecutor(1, "projector-write") as write_thread,
         ):
-            try:
-                while folder.stopped is None:
-                    if intake.idle:
-                        while folding:
-                            await write()
-                        await settle()
-                    parts = await intake.batch()
-                    if not parts:
-                        break
-                    # Behind the one that is being folded, so that the thread need not wait for
-                    # the loop in between.
-                    folding.append(
-                        loop.run_in_executor(fold_thread, _fold, folder, parts, committed)
+            while folder.stopped is None:
+                if intake.idle:
+                    await settle()
+                parts = await intake.batch()
+                if not parts:
+                    break
+                with intake.held():
+                    changes, tables = await loop.run_in_executor(
+                        fold_thread, _fold, folder, parts, committed
                     )
-                    if len(folding) > 1:
-                        await write()
-                while folding:
-                    await write()
                 await settle()
-            finally:
-                for future in folding:
-                    future.cancel()
+                future = loop.run_in_executor(write_thread, store.write, changes, tables)
+                writing = future, changes.records
+            await settle()
         if folder.stopped is not None:
             raise folder.stopped
         if intake.error is not None:
             raise intake.error
 
-    async def _feed(self, queue: asyncio.Queue[_Item], share: Sequence[_Span]) -> None:
+    async def _feed(self, intake: _Intake, share: Sequence[_Span]) -> None:
         for partition, start, end in share:
             reading = (
                 self._log.tail(partition, start)
@@ -205,11 +187,11 @@ class Runner:
             try:
                 async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
                     async for records in batches:
-                        await queue.put((partition, records))
+                        await intake.put((partition, records))
             except Exception as error:
-                await queue.put((partition, error))
+                await intake.put((partition, error))
                 return
-        await queue.put((partition, None))
+        await intake.put((partition, None))
 
     # --- where to begin -----------------------------------------------------------------------
 
@@ -251,11 +233,11 @@ class Runner:
 class _Intake:
     """Puts together what the feeds have read."""
 
-    def __init__(
-        self, queue: asyncio.Queue[_Item], feeds: int, batch_records: int, follow: bool
-    ) -> None:
+    def __init__(self, feeds: int, batch_records: int, follow: bool) -> None:
         self.error: Exception | None = None
-        self._queue = queue
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
+        self._may_read = asyncio.Event()
+        self._may_read.set()
         self._feeds = feeds
         self._batch_records = batch_records
         self._follow = follow
@@ -265,6 +247,26 @@ class _Intake:
     def idle(self) -> bool:
         """Whether what has been folded should be written before more comes."""
         return self._follow and self._queue.empty()
+
+    async def put(self, item: _Item) -> None:
+        """Take what a feed has read; returns when it may read on."""
+        await self._queue.put(item)
+        await self._may_read.wait()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Who reads to the end reads no further in the block, which folds.
+
+        A Kafka client lets go of the interpreter's lock for each record batch that it unpacks,
+        and takes it back from the fold: both wait for that, many times a second, for nothing,
+        as only one of them can run.
+        """
+        if not self._follow:
+            self._may_read.clear()
+        try:
+            yield
+        finally:
+            self._may_read.set()
 
     async def batch(self) -> list[Part]:
         """The next batch; empty when there is no more, after an error, or when stopped."""
@@ -290,9 +292,9 @@ class _Intake:
         return parts
 
 
-async def _tell(queue: asyncio.Queue[_Item], stop: asyncio.Event) -> None:
+async def _tell(intake: _Intake, stop: asyncio.Event) -> None:
     await stop.wait()
-    await queue.put((STOP, None))
+    await intake.put((STOP, None))
 
 
 def _fold(folder: Folder, parts: Sequence[Part], committed: int) -> tuple[Changes, dict[str, Any]]:
