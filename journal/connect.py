@@ -236,16 +236,20 @@ class Journal:
                 readback.release()
             readback.unwatch(owner)
 
+    async def before_child(self, child_task_id: str) -> int | None:
+        """See `journal.subtasks.Opener`."""
+        if self.log.conditional or birth_ms(child_task_id) is None:
+            return None
+        # The parent's id is random, so that nobody else can have used the child's.
+        return (await self.log.ends())[partition_of(child_task_id, self.log.partitions)]
+
     @contextlib.asynccontextmanager
     async def child(
-        self, parent: Task, subtask: Subtask, *, fresh: bool, create: bool = True
+        self, parent: Task, subtask: Subtask, *, start: int | None = None, create: bool = True
     ) -> AsyncIterator[Task | None]:
         """See `journal.subtasks.Opener`. Raises `TaskFenced`, and `TaskMismatch` where the child's
         id is that of a task which is not this parent's."""
-        id, start = subtask.child_task_id, None
-        if fresh and not self.log.conditional and birth_ms(id) is not None:
-            # The parent's id is random, so that nobody else can have used the child's.
-            start = (await self.log.ends())[partition_of(id, self.log.partitions)]
+        id = subtask.child_task_id
         state, known, last = await self._load(id, start)
         if state.exists and state.head.parent_ref != subtask.id:
             raise TaskMismatch(f"task {id} is no sub-task of {parent.id}; give another name")

@@ -12,10 +12,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import copy_context
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
+from journal import ids
 from journal import scope as scopes
 from journal.codec import decode_value, digest_value
 from journal.declared import declared, fit, refit
@@ -207,7 +208,7 @@ def _in(key: str, path: str) -> bool:
 
 def now() -> str:
     """UTC, to the microsecond."""
-    return datetime.now(UTC).isoformat()
+    return ids.now().isoformat()
 
 
 def draw() -> float:

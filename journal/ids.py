@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _POOL_IDS = 256
 _pool: list[str] = []
 
@@ -33,6 +34,11 @@ os.register_at_fork(after_in_child=_pool.clear)
 def now_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def now() -> datetime:
+    """The same moment, UTC, to the microsecond."""
+    return _EPOCH + timedelta(microseconds=time.time_ns() // 1_000)
 
 
 _second: tuple[int, str] = (0, "1970-01-01T00:00:00")

@@ -27,7 +27,7 @@ from journal.errors import (
     TaskEnded,
     TaskFenced,
 )
-from journal.events import ANYONE, CLAIM, EVENT_TYPES, Envelope, TaskClaimed
+from journal.events import ANYONE, CLAIM, EVENT_TYPES, OWNER, Envelope, TaskClaimed
 from journal.fold import Verdict, apply
 from journal.ids import birth_ms, new_id, now_ms, rfc3339
 from journal.log import Cursor, Log, Record
@@ -103,8 +103,7 @@ class Owner:
         Raises `TaskFenced` or `TaskEnded`, after which this owner can write no more;
         `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened.
         """
-        if self._unsettled:
-            await self.settle()
+        await self.settled()
         event = self._event(type, body)
         if v is not None:
             event.v = v
@@ -146,8 +145,7 @@ class Owner:
 
         Raises `TaskEnded`; what else speaks against it is the verdict's label.
         """
-        if self._unsettled:
-            await self.settle()
+        await self.settled()
         event = self._event(type, body)
         event.id, event.ref = id or event.id, ref or self.state.head.run_id
         verdict = await self._submit(event, body).future
@@ -224,6 +222,9 @@ class Owner:
                     self._known = self._last = offset
                 self._resolve(pending, offset)
         elif self._at_ack:
+            if EVENT_TYPES[pending.event.type][0] == CLAIM:
+                # It counts when the log shows it, behind what others have written before it.
+                return
             if pending in self._pending:
                 self._pending.remove(pending)
             elif pending.future.done():
@@ -262,6 +263,8 @@ class Owner:
                 self._recovering = asyncio.ensure_future(self._recover())
             self._wake()
             return
+        if self._was_read(pending):
+            return
         if pending in self._pending:
             self._pending.remove(pending)
         self._unsettled = True
@@ -270,6 +273,13 @@ class Owner:
         behind, self._refused = self._refused, []
         for later in behind:
             self._fail(later, OutcomeUnknown(f"{self._name()}: an append before this one failed"))
+
+    def _was_read(self, pending: Pending) -> bool:
+        """Whether the log has shown an event whose acknowledgement is lost: then it is written."""
+        offset = self._verifier.accepted_at(pending.event.id)
+        if offset is not None:
+            self.written(pending, offset)
+        return offset is not None
 
     async def _recover(self) -> None:
         """After a refusal: read what came, fold it, and send again what is still ours to send."""
@@ -330,6 +340,8 @@ class Owner:
         mine = next((p for p in self._pending if p.event.id == event.id), None)
         if mine is not None:
             self._pending.remove(mine)
+            # Another may have sent a message under the same id: the first in the log counts.
+            mine.event, mine.body = event, None
             self._resolve(mine, record.offset)
             return
         try:
@@ -355,17 +367,32 @@ class Owner:
         except JournalError as error:
             self._die(error)
             return
-        if not own and verdict == ACCEPTED:
-            kind = EVENT_TYPES[event.type][0]
+        kind = EVENT_TYPES[event.type][0]
+        claim = next((p for p in self._pending if own and p.event.id == event.id), None)
+        if claim is not None and kind == CLAIM:
+            self._pending.remove(claim)
+            self._resolve(claim, record.offset)
+        elif not own and verdict == ACCEPTED:
             if kind == CLAIM and not self._is_renewal(event):
                 self._die(self._fenced())
             else:
                 apply(self.state, event, record.offset)
         elif own and verdict == FENCED:
             self._die(self._fenced())
+        elif own and verdict == AFTER_END:
+            self._die(TaskEnded(f"{self._name()} had ended when this worker wrote to it"))
+        elif own and verdict not in _SETTLED and kind == OWNER:
+            self._die(
+                OutcomeUnknown(f"{self._name()}: an event was refused as {verdict}; reopen it")
+            )
         self._wake()
 
     # --- after an unknown outcome ---------------------------------------------------------------
+
+    async def settled(self) -> None:
+        """Return when nothing is unknown any more. Raises what `settle` raises."""
+        if self._unsettled:
+            await self.settle()
 
     async def settle(self) -> None:
         """Renew: claim the own epoch + 1. The claim is a barrier: whatever of the old epoch has
@@ -405,8 +432,9 @@ class Owner:
             return
         if self._pending[0].sent_ms + self.deadline_ms > ms:
             return
-        stuck, self._pending = self._pending, deque()
-        self._unsettled = True
+        stuck = [pending for pending in tuple(self._pending) if not self._was_read(pending)]
+        self._pending.clear()
+        self._unsettled = bool(stuck) or self._unsettled
         for pending in stuck:
             self._fail(
                 pending,

@@ -58,6 +58,10 @@ class Step:
         if decision is not None:
             return decision
         await self.task.look()
+        decision = self.decision()
+        if decision is not None:
+            # It was recorded by an append whose outcome was unknown until now.
+            return decision
         if self.task.spans is None:
             made = as_decision(await run_function(model, args, kwargs))
         else:

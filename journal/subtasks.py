@@ -40,10 +40,14 @@ class Opener(Protocol):
     """What opens a child: the journal."""
 
     def child(
-        self, parent: Task, subtask: Subtask, *, fresh: bool, create: bool = True
+        self, parent: Task, subtask: Subtask, *, start: int | None = None, create: bool = True
     ) -> AbstractAsyncContextManager[Task | None]:
         """The child, claimed for the parent; None where there is none and `create` is False.
-        `fresh` says that the parent has started it just now, so that nothing is to be read."""
+        `start` is an offset below which it has nothing, where the parent knows one."""
+
+    async def before_child(self, child_task_id: str) -> int | None:
+        """Such an offset for a child that its parent is about to start; None where none is needed.
+        To be asked before: once it has started, another parent can have taken it over."""
 
 
 class Children:
@@ -64,9 +68,11 @@ class Children:
         await task.ready()
         digest = digest_value([list(args), kwargs])
         called = getattr(function, "__qualname__", type(function).__qualname__)
-        fresh = name not in task.state.subtasks
-        if fresh:
-            body = ev.SubtaskStarted(name, check_task_id(f"{task.id}:{name}"), called, digest)
+        start = None
+        if name not in task.state.subtasks:
+            child_id = check_task_id(f"{task.id}:{name}")
+            start = await self._opener.before_child(child_id)
+            body = ev.SubtaskStarted(name, child_id, called, digest)
             await task.owner.append("SubtaskStarted", body, read_back=True)
         subtask = task.state.subtasks[name]
         if (subtask.function, subtask.arguments_digest) != (called, digest):
@@ -76,7 +82,7 @@ class Children:
             )
         cause: BaseException | None = None
         if subtask.status == STARTED:
-            cause = await self._attempt(subtask, fresh, function, args, kwargs)
+            cause = await self._attempt(subtask, start, function, args, kwargs)
             subtask = task.state.subtasks[name]
         if subtask.status == COMPLETED:
             return decode_value(subtask.result, task.blobs.get)
@@ -90,7 +96,7 @@ class Children:
     async def _attempt(
         self,
         subtask: Subtask,
-        fresh: bool,
+        start: int | None,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -98,7 +104,7 @@ class Children:
         """Run the child to its end and record that; returns the exception that it failed with."""
         task, cause = self._task, None
         async with contextlib.AsyncExitStack() as stack:
-            child = await self._open(stack, subtask, fresh)
+            child = await self._open(stack, subtask, start)
             if child.running:
                 cause = await self._run(subtask.name, child, function, args, kwargs)
             state = child.state
@@ -110,17 +116,19 @@ class Children:
         await task.owner.append("SubtaskCompleted", end, ref=subtask.id)
         return cause
 
-    async def _open(self, stack: contextlib.AsyncExitStack, subtask: Subtask, fresh: bool) -> Task:
+    async def _open(
+        self, stack: contextlib.AsyncExitStack, subtask: Subtask, start: int | None
+    ) -> Task:
         while True:
             try:
                 child = await stack.enter_async_context(
-                    self._opener.child(self._task, subtask, fresh=fresh)
+                    self._opener.child(self._task, subtask, start=start)
                 )
             except (TaskFenced, TaskEnded):
                 # Claimed by another parent, and then this one is fenced, or ended just now by
                 # one that this parent has replaced, and then there is a result.
                 await self._task.look()
-                fresh = False
+                start = None
             else:
                 assert child is not None
                 return child
@@ -187,7 +195,7 @@ class Children:
             if name in here:
                 await _cancel(here[name], reason)
                 continue
-            async with self._opener.child(self._task, subtask, fresh=False, create=False) as child:
+            async with self._opener.child(self._task, subtask, create=False) as child:
                 if child is not None:
                     await _cancel(child, reason)
 

@@ -89,9 +89,12 @@ class Task:
         )
 
     async def ready(self) -> None:
-        """Whether something new may begin: raises what `check` raises, and `TaskEnded` where the
-        run was to be cancelled, which this then records."""
+        """Whether something new may begin: settles what is unknown, raises what `check` raises, and
+        `TaskEnded` where the run was to be cancelled, which this then records."""
         self.check()
+        if self._owner is not None:
+            # What has an unknown outcome may be the very thing that is asked for now.
+            await self._owner.settled()
         if self.state.head.cancel_requested and self.state.running:
             await self.cancel_here(self.state.cancel_reason)
         if self.status == CANCELLED:

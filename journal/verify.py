@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from journal.acceptance import Head, advance, judge
+from journal.acceptance import ACCEPTED, Head, advance, judge
 from journal.codec import decode_event
 from journal.errors import EventTooNew
 from journal.events import EVENT_TYPES, Envelope
-from journal.log import Record
+from journal.log import NONE, Record
 from journal.pending import Pending
 
 
@@ -26,7 +26,7 @@ class Verifier:
         """`head` is that of a state folded in log order; it is copied."""
         self._head = msgspec.convert(msgspec.to_builtins(head), Head)
         self._ahead: deque[str] = deque()
-        self._early: list[str] = []
+        self._early: dict[str, tuple[int, str]] = {}
 
     @property
     def behind(self) -> bool:
@@ -35,24 +35,30 @@ class Verifier:
 
     def acknowledged(self, id: str) -> None:
         """An own event is durable."""
-        if id in self._early:
-            self._early.remove(id)
-        else:
+        if self._early.pop(id, None) is None:
             self._ahead.append(id)
+
+    def accepted_at(self, id: str) -> int | None:
+        """Where the log has accepted an own event that nobody has acknowledged; None if not."""
+        offset, verdict = self._early.get(id, (NONE, ""))
+        return offset if offset != NONE and verdict == ACCEPTED else None
 
     def seen(self, record: Record, pending: Iterable[Pending]) -> tuple[Envelope, bool, str]:
         """The next record: (event, whether it is one of ours, verdict). `pending` are the own
         events without an acknowledgement. Raises `BadRecord` or `EventTooNew`."""
         event = decode_event(record.value, record.key)
+        early = False
         own = bool(self._ahead) and self._ahead[0] == event.id
         if own:
             self._ahead.popleft()
         elif any(mine.event.id == event.id for mine in pending):
             # The tail can be quicker than the acknowledgement.
-            own = True
-            self._early.append(event.id)
+            own = early = True
         if event.type not in EVENT_TYPES:
             raise EventTooNew(event.type, event.v, f"at offset {record.offset}")
         verdict = judge(self._head, event)
         advance(self._head, event, verdict)
+        if early:
+            # The first copy counts.
+            self._early.setdefault(event.id, (record.offset, verdict))
         return event, own, verdict

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
+from journal import ids
 from journal.codec import decode_value, digest_value
 from journal.errors import AskTimedOut, UsageError
 from journal.payloads import payload
@@ -83,7 +84,7 @@ def _moment(until: Until) -> datetime:
         if until.tzinfo is None:
             raise UsageError(f"{until} names no time zone; give one, such as datetime.UTC")
         return until
-    return datetime.now(UTC) + (until if isinstance(until, timedelta) else timedelta(seconds=until))
+    return ids.now() + (until if isinstance(until, timedelta) else timedelta(seconds=until))
 
 
 def _text(moment: datetime) -> str:
@@ -91,4 +92,4 @@ def _text(moment: datetime) -> str:
 
 
 def _seconds_until(text: str) -> float:
-    return (datetime.fromisoformat(text) - datetime.now(UTC)).total_seconds()
+    return (datetime.fromisoformat(text) - ids.now()).total_seconds()

@@ -124,3 +124,38 @@ async def test_a_renewal_never_takes_a_task_back(url: str, tmp_path: Path) -> No
                 with pytest.raises(TaskFenced):
                     await task.record_step(0, "mine")
                 await theirs.record_step(1, "still theirs")
+
+
+async def test_what_was_recorded_all_the_same_does_not_run_again(tmp_path: Path) -> None:
+    """Found by the simulation, seeds 141 and others: it was looked at before it was settled."""
+    ran: list[str] = []
+
+    def model() -> journal.Decision:
+        ran.append("model")
+        liar.mute = 1
+        return journal.Decision(tool_calls=[journal.ToolCall("pay", {})])
+
+    @journal.tool(effect="once")
+    def pay() -> str:
+        ran.append("pay")
+        liar.mute = 1
+        return "paid"
+
+    def value() -> int:
+        ran.append("value")
+        liar.mute = 1
+        return 1
+
+    async with connect(str(tmp_path / "journal.db"), tmp_path) as j:
+        liar = lying(j)
+        async with j.task("t", "d") as task, task.step() as step:
+            for call in (
+                lambda: step.decide(model),
+                lambda: step.options(call=0).call(pay),
+                lambda: task.run(value),
+            ):
+                with pytest.raises(OutcomeUnknown):
+                    await call()
+                await call()
+            assert await step.options(call=0).call(pay) == "paid"
+    assert ran == ["model", "pay", "value"]

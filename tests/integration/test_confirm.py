@@ -1,0 +1,197 @@
+"""Races that only a log without conditional appends has, found by the simulation.
+
+A log in memory plays Kafka: appends can be held back, and acknowledgements lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+
+import pytest
+
+import journal
+from journal.errors import OutcomeUnknown, TaskEnded, TaskFenced
+from journal.log import Append, Log, Record
+from journal.memory_log import Memory
+from tests.integration.test_unknown_outcome import Liar
+
+_TURNS = 50
+
+
+class Relayed(Append):
+    """An append without its condition; `lost` ones fail long after they were written."""
+
+    __slots__ = ("inner", "lost")
+    inner: Append
+    lost: bool
+
+    def written(self, offset: int) -> None:
+        if self.lost:
+            _later(_TURNS, self.inner.failed, OutcomeUnknown("the answer was lost"))
+        else:
+            self.inner.written(offset)
+
+    def failed(self, error: Exception) -> None:
+        self.inner.failed(error)
+
+
+def _later(turns: int, function: Callable[..., None], *args: object) -> None:
+    loop = asyncio.get_running_loop()
+    if turns:
+        loop.call_soon(_later, turns - 1, function, *args)
+    else:
+        function(*args)
+
+
+class Kafka(Liar):
+    """`held`: appends are kept back; `mute`: so many lose their acknowledgement; without `sight`
+    nothing is read back. After an append of the type `stalls_after` nobody hears of an end."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.conditional = False
+        self.held: list[Append] | None = None
+        self.sight = asyncio.Event()
+        self.sight.set()
+        self.going = asyncio.Event()
+        self.going.set()
+        self.stalls_after: str | None = None
+
+    def append(self, partition: int, append: Append) -> None:
+        if self.stalls_after is not None and self.stalls_after.encode() in append.value:
+            self.going.clear()
+            self.sent.set()
+        relayed = Relayed(append.key, append.value, append.timestamp_ms)
+        relayed.inner, relayed.lost = append, self.mute > 0
+        self.mute = max(0, self.mute - 1)
+        if self.held is None:
+            self._log.append(partition, relayed)
+        else:
+            self.held.append(relayed)
+            self.sent.set()
+
+    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        async for batch in self._log.tail(partition, start):
+            await self.sight.wait()
+            yield batch
+
+    async def ends(self) -> Mapping[int, int]:
+        await self.going.wait()
+        return await self._log.ends()
+
+    def hold(self) -> None:
+        self.held = []
+        self.sent.clear()
+        self.sight.clear()
+
+    def release(self) -> None:
+        """Acknowledgements come first, what is read back later."""
+        held, self.held = self.held, None
+        for append in held or ():
+            self._log.append(0, append)
+        _later(_TURNS, self.sight.set)
+
+
+async def _opened(stack: AsyncExitStack, memory: Memory, confirm: str) -> journal.Journal:
+    j = await stack.enter_async_context(journal.connect(memory, confirm=confirm))
+    j.log = Kafka(j.log)
+    return j
+
+
+@pytest.mark.parametrize("confirm", ["always", "once"])
+async def test_a_claim_counts_behind_what_came_before_it(confirm: str) -> None:
+    async with AsyncExitStack() as stack:
+        memory = Memory()
+        one = await _opened(stack, memory, confirm)
+        two = await _opened(stack, memory, confirm)
+        mine = await stack.enter_async_context(one.task("t", "d"))
+        assert isinstance(two.log, Kafka)
+        two.log.hold()
+        opening = asyncio.ensure_future(stack.enter_async_context(two.task("t")))
+        await two.log.sent.wait()
+        await mine.record_step(0, "mine")
+        two.log.release()
+        theirs = await opening
+        assert theirs.completed(0) is not None
+        await theirs.record_step(1, "theirs")
+        assert (await two.state("t")).current_step == 2
+
+
+@pytest.mark.parametrize("confirm", ["always", "once"])
+async def test_a_claim_behind_the_end_opens_nothing(confirm: str) -> None:
+    async with AsyncExitStack() as stack:
+        memory = Memory()
+        one = await _opened(stack, memory, confirm)
+        two = await _opened(stack, memory, confirm)
+        mine = await stack.enter_async_context(one.task("t", "d"))
+        assert isinstance(two.log, Kafka)
+        two.log.hold()
+        opening = asyncio.ensure_future(stack.enter_async_context(two.task("t")))
+        await two.log.sent.wait()
+        await mine.complete("done")
+        two.log.release()
+        with pytest.raises(TaskEnded):
+            await opening
+
+
+@pytest.mark.parametrize("confirm", ["always", "once"])
+async def test_what_the_log_has_shown_counts_without_its_acknowledgement(confirm: str) -> None:
+    async with AsyncExitStack() as stack:
+        j = await _opened(stack, Memory(), confirm)
+        task = await stack.enter_async_context(j.task("t", "d"))
+        assert isinstance(j.log, Kafka)
+        with task.owner.watching():
+            j.log.mute = 1
+            await task.record_step(0, "zero")
+        await task.record_step(1, "one")
+        state = await j.state("t")
+        assert (state.current_step, state.head.epoch) == (2, 0)
+
+
+async def test_of_two_messages_with_one_id_the_first_in_the_log_counts() -> None:
+    async with AsyncExitStack() as stack:
+        memory = Memory()
+        one = await _opened(stack, memory, "always")
+        two = await _opened(stack, memory, "always")
+        task = await stack.enter_async_context(one.task("t", "d"))
+        assert isinstance(one.log, Kafka)
+        one.log.hold()
+        receiving = asyncio.ensure_future(task.receive("second", id="m"))
+        await one.log.sent.wait()
+        await two.send("t", "first", id="m")
+        one.log.release()
+        await receiving
+        assert bytes(task.state.messages_received["m"].content) == b'"first"'
+        assert task.state.messages_received == (await two.state("t")).messages_received
+
+
+@pytest.mark.parametrize("confirm", ["always", "once"])
+async def test_a_parent_that_was_fenced_before_it_found_its_child_runs_nothing(
+    confirm: str,
+) -> None:
+    ran: list[str] = []
+
+    async def work(child: journal.Task) -> str:
+        ran.append(child.id)
+        return "done"
+
+    async with AsyncExitStack() as stack:
+        memory, id = Memory(), journal.new_task_id()
+        one = await _opened(stack, memory, confirm)
+        two = await _opened(stack, memory, confirm)
+        mine = await stack.enter_async_context(one.task(id, "d"))
+        assert isinstance(one.log, Kafka)
+        one.log.sent.clear()
+        one.log.stalls_after = "SubtaskStarted"
+        running = asyncio.ensure_future(mine.subtask("x", work))
+        await one.log.sent.wait()
+        theirs = await stack.enter_async_context(two.task(id))
+        assert await theirs.subtask("x", work) == "done"
+        one.log.going.set()
+        # With `once` it may return before it hears of that.
+        with contextlib.suppress(TaskFenced):
+            await running
+    assert ran == [f"{id}:x"]
