@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from journal import events as ev
 from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore

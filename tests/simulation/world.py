@@ -43,6 +43,7 @@ from tests.simulation.projection import File, Tables
 from tests.simulation.topic import Topic
 
 _EPOCH_MS = 1_767_225_600_000
+_MET = (LogUnavailable, OutcomeUnknown, TaskEnded, TaskNotFound, UsageError)
 _PATIENCE_S = 900.0
 """Virtual seconds that the last worker has."""
 
@@ -223,10 +224,8 @@ class World:
                         if state.running and r.random() < 0.7:
                             await self._tell(j, state, f"{process.name}-{number}")
                             number += 1
-                except (LogUnavailable, OutcomeUnknown, TaskEnded, TaskNotFound) as error:
+                except _MET as error:
                     self.note("met", f"{type(error).__name__}: {error}")
-                except UsageError as error:
-                    self.note("met", str(error))
 
     async def _tell(self, j: Journal, state: TaskState, message: str) -> None:
         id = state.task_id
