@@ -36,13 +36,13 @@ from journal.pending import Pending
 from journal.state import TaskState
 from journal.task import Task
 from projector.runner import Runner
+from tests.make_events import START_MS
 from tests.simulation.agents import Agent, Numbers, Program, draw
 from tests.simulation.faults import Faults
 from tests.simulation.loop import NOBODY, Loop, Mortal, Stuck
 from tests.simulation.projection import File, Tables
 from tests.simulation.topic import Topic
 
-_EPOCH_MS = 1_767_225_600_000
 _MET = (LogUnavailable, OutcomeUnknown, TaskEnded, TaskNotFound, UsageError)
 _PATIENCE_S = 900.0
 """Virtual seconds that the last worker has."""
@@ -76,7 +76,7 @@ class World:
             id = f"root-{n}"
             if self.random.random() < 0.5:
                 # As `new_task_id` makes it, by a clock that is nobody's here.
-                id = new_task_id(_EPOCH_MS + self.faults.skew_ms())[:13] + f"{n:020x}"
+                id = new_task_id(START_MS + self.faults.skew_ms())[:13] + f"{n:020x}"
             self.roots[id] = draw(self.random, numbers)
 
     # --- what agents and the log report ---------------------------------------------------------
@@ -214,7 +214,7 @@ class World:
         return True
 
     async def outsider(self, process: Mortal) -> None:
-        """Answers, sends messages and now and then cancels."""
+        """Answers, sends messages, now and then cancels."""
         r, number = self.random, 0
         async with self._connect(process) as j:
             while True:
@@ -256,8 +256,7 @@ class World:
             ("worker", self.worker(id), None) for id in self.roots for _ in range(faults.claimers)
         ]
         supervised.append(("outsider", self.outsider, None))
-        if self.seed % 4 == 0:
-            supervised.append(("projector", self.projector, None))
+        supervised += [("projector", self.projector, None)] * (self.seed % 4 == 0)
         while self.loop.now < faults.lasts_s:
             for n, (name, work, process) in enumerate(supervised):
                 if (process is None or not self._alive(process)) and r.random() < 0.7:
@@ -324,7 +323,7 @@ class _Time:
 
     def time_ns(self) -> int:
         skew = getattr(PROCESS.get(), "skew_ms", 0)
-        return int((_EPOCH_MS + skew) * 1_000_000 + self._loop.now * 1e9)
+        return int((START_MS + skew) * 1_000_000 + self._loop.now * 1e9)
 
 
 class _Pool:
