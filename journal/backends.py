@@ -1,16 +1,19 @@
-"""From a URL to an open log: the one place that knows which backends there are.
+"""From a URL to an open log, and what else is named by a text or by the environment: the one
+place that knows which backends there are.
 
 A backend is imported only when its URL is used: the embedded log costs no Kafka client.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 
 from journal.blobs import BlobStore
 from journal.errors import UsageError
 from journal.log import Log
+from journal.redact import Redact, patterns
 
 DEFAULT_LOG = "./journal.db"
 MEMORY = "memory://"
@@ -72,3 +75,27 @@ def default_blobs(url: str) -> str | BlobStore:
         return blobs_of(url)
     beside = "./journal.blobs" if url.startswith("kafka://") else f"{url}.blobs"
     return os.environ.get("JOURNAL_BLOBS") or beside
+
+
+def redact_hook(redact: Redact | str | None) -> Redact | None:
+    """What takes secrets out of texts: a function, or the name of one as `MODULE:FUNCTION`, or
+    `patterns`; None means what `JOURNAL_REDACT` names, and an empty name nothing.
+
+    Raises `UsageError`.
+    """
+    named = os.environ.get("JOURNAL_REDACT") if redact is None else redact
+    if not named or not isinstance(named, str):
+        return named or None
+    if named == "patterns":
+        return patterns()
+    module, _, name = named.partition(":")
+    if not (module and name):
+        raise UsageError(f"redact: {named} is neither patterns nor MODULE:FUNCTION")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise UsageError(f"redact: {named} cannot be imported: {type(error).__name__}") from None
+    if not callable(found):
+        raise UsageError(f"redact: {named} is no function from a text to a text")
+    hook: Redact = found
+    return hook

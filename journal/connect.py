@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal import outside
-from journal.backends import default_blobs, log_url, open_log
+from journal.backends import default_blobs, log_url, open_log, redact_hook
 from journal.blobs import BlobStore, blob_store
 from journal.claims import check_open, claim, claim_child
 from journal.codec import check_task_id, decode_event
@@ -365,7 +365,7 @@ def connect(
     confirm: str = "always",
     checkpoints: CheckpointStore | None = None,
     blobs: str | os.PathLike[str] | BlobStore | None = None,
-    redact: Redact | None = None,
+    redact: Redact | str | None = None,
     kafka_config: Mapping[str, str] | None = None,
     worker: str | None = None,
     deadline_s: float = 30.0,
@@ -382,8 +382,9 @@ def connect(
     blobs        where payloads over 256 KiB go: a directory, or any fsspec URL, which needs the
                  extra `blobs`; default `JOURNAL_BLOBS`, else beside the log (those of
                  a log in memory are in memory)
-    redact       what takes secrets out of every text before it is written, such as
-                 `journal.redact.patterns()`; see there what it sees
+    redact       what takes secrets out of every text before it is written: a function such as
+                 `journal.redact.patterns()` (see there what it sees), or its name, `patterns` or
+                 `MODULE:FUNCTION`; default `JOURNAL_REDACT`, else nothing does
     deadline_s   seconds after which an append's outcome is unknown
     on_scan      told (offsets passed, offsets in all) while a log without an index, which is
                  Kafka's, is read through to find one task
@@ -401,7 +402,7 @@ def connect(
         confirm=confirm,
         checkpoints=checkpoints,
         blobs=blobs,
-        redact=redact,
+        redact=redact_hook(redact),
         kafka_config=kafka_config,
         worker=worker,
         deadline_s=deadline_s,

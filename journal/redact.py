@@ -36,7 +36,8 @@ MARK: Final = "[redacted]"
 
 _PATTERNS: Final = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    r"\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON Web Tokens
+    # JSON Web Tokens. It begins only where such a run does, so that a run is gone through once.
+    r"(?<![\w-])(?=(?:[\w-]*-)?eyJ)[\w-]{11,}\.eyJ[\w-]{8,}\.[\w-]*",
     r"\bsk-[\w-]{16,}",  # OpenAI, Anthropic
     r"\b[srp]k_(?:live|test)_\w{10,}",  # Stripe
     r"\bgh[pousr]_\w{30,}|\bgithub_pat_\w{30,}|\bglpat-[\w-]{16,}",
@@ -78,8 +79,12 @@ def patterns(*more: str) -> Redact:
 
 
 def redacted_text(text: str, redact: Redact) -> str:
-    """One text without its secrets. Raises `UsageError` where `redact` returns no text."""
-    left = redact(text)
+    """One text without its secrets. Raises `UsageError` where `redact` returns no text, or fails:
+    its own exception may show what it was given."""
+    try:
+        left = redact(text)
+    except Exception as error:
+        raise UsageError(f"redact= failed with {type(error).__name__}") from None
     if not isinstance(left, str):
         raise UsageError(f"redact= returned {type(left).__name__}; it must return text")
     return left

@@ -27,10 +27,13 @@ def _environment(**more: str) -> dict[str, str]:
     return ours | {"PYTHONPATH": os.getcwd(), "PYTHONUTF8": "1"} | more
 
 
-def run(*arguments: str, entry: str = ENTRY, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, entry: str = ENTRY, cwd: os.PathLike[str] | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
     """The command to its end; `more` are environment variables."""
     return subprocess.run(
         [sys.executable, "-c", entry, *arguments],
+        cwd=cwd,
         env=_environment(**more),
         capture_output=True,
         encoding="utf-8",

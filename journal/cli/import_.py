@@ -14,6 +14,7 @@ from journal.connect import connect
 from journal.importers.files import read_file
 from journal.importers.model import Problem
 from journal.importers.write import Importer
+from journal.payloads import clean
 
 
 async def import_files(arguments: argparse.Namespace, config: Mapping[str, Any] | None) -> int:
@@ -22,15 +23,18 @@ async def import_files(arguments: argparse.Namespace, config: Mapping[str, Any] 
     problems = 0
     status = 0
 
-    def note(line: str) -> None:
-        print(line, file=sys.stderr)
+    async with connect(
+        arguments.log, create=True, kafka_config=config, redact=arguments.redact
+    ) as journal:
 
-    def problem(what: Problem | str) -> None:
-        nonlocal problems
-        problems += 1
-        note(str(what))
+        def note(line: str) -> None:
+            print(clean(line, journal.blobs), file=sys.stderr)
 
-    async with connect(arguments.log, create=True, kafka_config=config) as journal:
+        def problem(what: Problem | str) -> None:
+            nonlocal problems
+            problems += 1
+            note(str(what))
+
         importer = Importer(journal, note, problem)
         for path in arguments.files:
             runs = events = 0

@@ -26,11 +26,19 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--log", help="path or kafka://host:port/topic (or JOURNAL_LOG)")
     common.add_argument("--kafka-config", metavar="FILE", help="Kafka client properties")
     common.add_argument("--debug", action="store_true", help="show tracebacks")
+    writes = argparse.ArgumentParser(add_help=False, parents=[common])
+    writes.add_argument(
+        "--redact",
+        metavar="patterns|MODULE:FUNCTION",
+        help="take secrets out of every text before it is written (or JOURNAL_REDACT)",
+    )
     top = argparse.ArgumentParser(prog="journal", epilog=EPILOG, description="The step journal.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def add(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text, parents=[common])
+    def add(
+        name: str, text: str, options: argparse.ArgumentParser = common
+    ) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text, parents=[options])
 
     init = add("init", "make a journal: a file, or a topic with the right settings")
     init.add_argument("--partitions", type=int, default=12)
@@ -64,21 +72,23 @@ def parser() -> argparse.ArgumentParser:
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
     retry = add("retry", "reopen a failed task")
     retry.add_argument("task")
-    send = add("send", "give a task a message; its owner sees it before its next decision")
+    send = add("send", "give a task a message; its owner sees it before its next decision", writes)
     send.add_argument("task")
     send.add_argument("text")
     send.add_argument("--role", choices=["user", "system"], default="user")
     send.add_argument("--id", help="the message's own; the same again changes nothing")
-    answer = add("answer", "answer what a task asks for; the first answer counts")
+    answer = add("answer", "answer what a task asks for; the first answer counts", writes)
     answer.add_argument("task")
     answer.add_argument("value", help="JSON, or else a text")
     answer.add_argument("--text", action="store_true", help="a text, even where it is JSON")
     answer.add_argument("--key", help="which request, where there are several")
     answer.add_argument("--by", metavar="NAME", help="who answers (default: this user)")
-    cancel = add("cancel", "end a task: at once if it waits, else before it begins anything new")
+    cancel = add(
+        "cancel", "end a task: at once if it waits, else before it begins anything new", writes
+    )
     cancel.add_argument("task")
     cancel.add_argument("--reason")
-    resolve = add("resolve", "settle a call of which nobody knows whether it happened")
+    resolve = add("resolve", "settle a call of which nobody knows whether it happened", writes)
     resolve.add_argument("task")
     resolve.add_argument("call", metavar="STEP:POSITION")
     outcome = resolve.add_mutually_exclusive_group(required=True)
@@ -88,7 +98,9 @@ def parser() -> argparse.ArgumentParser:
     resolve.add_argument("--by", metavar="NAME", help="who says so (default: this user)")
     doctor = add("doctor", "check versions, log and blobs, and say how to mend what is wrong")
     doctor.add_argument("--format", choices=["table", "json"], default="table")
-    imported = add("import", "import runs of other programs; of a file that has grown, the rest")
+    imported = add(
+        "import", "import runs of other programs; of a file that has grown, the rest", writes
+    )
     imported.add_argument("files", nargs="+", metavar="FILE")
     imported.add_argument("--strict", action="store_true", help="exit 1 if anything was wrong")
     return top
@@ -114,11 +126,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (JournalError, OSError) as error:
         if arguments.debug:
             raise
-        print(f"journal: {error}", file=sys.stderr)
+        print(f"journal: {_shown(error, arguments)}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 
+def _shown(error: BaseException, arguments: argparse.Namespace) -> str:
+    """An error without the secrets that it may have from the command line."""
+    from journal.backends import redact_hook
+    from journal.redact import redacted_text
+
+    text = str(error)
+    try:
+        hook = redact_hook(getattr(arguments, "redact", None))
+    except UsageError:
+        return text  # it is the one about the hook
+    try:
+        return text if hook is None else redacted_text(text, hook)
+    except UsageError as failed:
+        return str(failed)
+
+
 def _run(arguments: argparse.Namespace) -> int:
+    if ":" in (getattr(arguments, "redact", None) or os.environ.get("JOURNAL_REDACT", "")):
+        # A hook of the user's own stands in the folder that the command is run from.
+        sys.path.append(os.getcwd())
     if arguments.command == "demo":
         from journal.cli.demo import demo
 

@@ -12,15 +12,19 @@ from typing import Any
 
 import msgspec
 
-from journal.connect import connect
+from journal.connect import Journal, connect
 from journal.errors import UsageError
 
 Config = Mapping[str, Any] | None
 
 
+def _journal(arguments: argparse.Namespace, config: Config) -> Journal:
+    return connect(arguments.log, create=False, kafka_config=config, redact=arguments.redact)
+
+
 async def send(arguments: argparse.Namespace, config: Config) -> int:
     """Give a task a message."""
-    async with connect(arguments.log, create=False, kafka_config=config) as j:
+    async with _journal(arguments, config) as j:
         id = await j.send(arguments.task, arguments.text, arguments.role, id=arguments.id)
     print(f"{arguments.task}: message {id}")
     return 0
@@ -29,7 +33,7 @@ async def send(arguments: argparse.Namespace, config: Config) -> int:
 async def answer(arguments: argparse.Namespace, config: Config) -> int:
     """Answer what a task asks for."""
     value = arguments.value if arguments.text else _value(arguments.value)
-    async with connect(arguments.log, create=False, kafka_config=config) as j:
+    async with _journal(arguments, config) as j:
         state = await j.answer(
             arguments.task, value, key=arguments.key, answered_by=arguments.by or _user()
         )
@@ -39,7 +43,7 @@ async def answer(arguments: argparse.Namespace, config: Config) -> int:
 
 async def cancel(arguments: argparse.Namespace, config: Config) -> int:
     """Want a task to end."""
-    async with connect(arguments.log, create=False, kafka_config=config) as j:
+    async with _journal(arguments, config) as j:
         state = await j.cancel(arguments.task, arguments.reason)
     ends = "" if state.status == "cancelled" else ", and its owner will end it"
     print(f"{state.task_id} is {state.status}{ends}")
@@ -50,7 +54,7 @@ async def resolve(arguments: argparse.Namespace, config: Config) -> int:
     """Settle an uncertain call."""
     index, position = _call(arguments.call)
     settled = {"result": _value(arguments.result)} if arguments.result is not None else {}
-    async with connect(arguments.log, create=False, kafka_config=config) as j:
+    async with _journal(arguments, config) as j:
         await j.resolve(
             arguments.task,
             index,

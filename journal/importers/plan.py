@@ -27,7 +27,7 @@ from journal.importers.model import (
     V1Step,
     Value,
 )
-from journal.payloads import decision_payload, payload
+from journal.payloads import clean, decision_payload, payload
 from journal.state import COMPLETED, FAILED, PENDING, Call, Step, TaskState
 
 
@@ -153,7 +153,13 @@ class Plan:
         attempt = self._attempt(index)
         if item.error is not None:
             failed = ev.ToolCallFailed(
-                index, position, item.error_type or "error", item.error, True, attempt, item.at
+                index,
+                position,
+                item.error_type or "error",
+                clean(item.error, self._blobs),
+                True,
+                attempt,
+                item.at,
             )
             return Entry("ToolCallFailed", failed)
         result = await payload(item.result, self._blobs)
@@ -173,7 +179,8 @@ class Plan:
             failed = step.attempt - 1 + (step.status == FAILED)
             if step.status == COMPLETED or item.attempt <= failed:
                 return None
-        body = ev.StepFailed(item.step_index, item.error_type, item.error, item.attempt, item.at)
+        error = clean(item.error, self._blobs)
+        body = ev.StepFailed(item.step_index, item.error_type, error, item.attempt, item.at)
         return Entry("StepFailed", body)
 
     async def _v1_step(self, item: V1Step) -> Entry | None:
@@ -181,7 +188,7 @@ class Plan:
             return None
         body = V1Step(
             item.step_index,
-            item.thought,
+            None if item.thought is None else clean(item.thought, self._blobs),
             item.tool_name,
             None if item.tool_args is None else await payload(item.tool_args, self._blobs),
             None if item.observation is None else await payload(item.observation, self._blobs),
@@ -215,7 +222,8 @@ class Plan:
     async def _end(self) -> Entry:
         run = self._run
         if run.status == "failed":
-            failed = ev.TaskFailed(run.error_type or "error", run.error or "", run.ended_at)
+            error = clean(run.error or "", self._blobs)
+            failed = ev.TaskFailed(run.error_type or "error", error, run.ended_at)
             return Entry("TaskFailed", failed)
         answer = ev.ABSENT
         if run.final_answer is not None:

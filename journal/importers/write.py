@@ -21,7 +21,7 @@ from journal.errors import TaskEnded, TaskFenced, ValueRefused
 from journal.importers.model import Decision, ImportedRun, Message
 from journal.importers.plan import Entry, Plan
 from journal.owner import Owner
-from journal.payloads import decision_payload, payload
+from journal.payloads import clean, decision_payload, payload
 from journal.state import COMPLETED, Step, TaskState
 
 Tell = Callable[[str], None]
@@ -80,14 +80,14 @@ class Importer:
         if state.exists and not state.running:
             self._note(f"{state.task_id}: has ended ({state.status}); {len(entries)} new left out")
             return 0
-        for index in _grown(state, run, self._journal.blobs.get):
+        for index in _grown(state, run, self._journal.blobs):
             self._note(f"{state.task_id}: step {index} was imported unfinished; its text stays")
         if state.exists:
             claim = ev.TaskClaimed(agent_name=run.agent_name, imported_from=run.source_format)
             await owner.claim("TaskClaimed", claim, state.head.epoch + 1)
         else:
             start = ev.TaskStarted(
-                run.description,
+                clean(run.description, self._journal.blobs),
                 run.agent_name,
                 conversation_id=run.conversation_id,
                 imported_from=run.source_format,
@@ -152,7 +152,7 @@ def _same_reply(step: Step, made: ev.Decision, load: Load) -> bool:
     )
 
 
-def _grown(state: TaskState, run: ImportedRun, load: Load) -> list[int]:
+def _grown(state: TaskState, run: ImportedRun, blobs: BlobStore) -> list[int]:
     """The steps whose decision has become another since it was imported."""
     grown = []
     for item in run.items:
@@ -160,8 +160,9 @@ def _grown(state: TaskState, run: ImportedRun, load: Load) -> list[int]:
         if step is None or step.raw_decision is None or step.status == COMPLETED:
             continue
         assert isinstance(item, Decision)
-        known = step.decision(load)
+        known, made = step.decision(blobs.get), item.made
         told = None if known is None else (known.reasoning, known.usage, known.text)
-        if told != (item.made.reasoning, item.made.usage, item.made.text):
+        reasoning, text = (said and clean(said, blobs) for said in (made.reasoning, made.text))
+        if told != (reasoning, made.usage, text):
             grown.append(item.step_index)
     return grown

@@ -351,6 +351,66 @@ def test_no_file_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FILE" in capsys.readouterr().err
 
 
+SECRET = "sk-" + "verysecretverysecret"
+
+
+def with_secrets(value: Any) -> Any:
+    """The same, with a secret in every text that is not a name, an id or a time."""
+    if isinstance(value, dict):
+        kept = ("task_id", "role", "id", "type", "name", "status", "uuid", "sessionId", "timestamp")
+        kept = (*kept, "tool_name", "tool_call_id", "tool_use_id", "completed_at")
+        kept = (*kept, "checkpoint_version", "arguments")
+        return {k: v if k in kept else with_secrets(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [with_secrets(inner) for inner in value]
+    return f"{value} {SECRET}" if isinstance(value, str) else value
+
+
+async def test_no_secret_of_a_file_is_written_or_printed(desk: Desk) -> None:
+    """Of a failed task too, and of one that grows; a second import finds all of it there."""
+    failed = {**CHECKPOINT, "task_id": "f", "status": "failed", "error": "no access"}
+    # JSON has no such number, which is told with the path to it, key by key.
+    failed["accumulated_results"] = {"x": {SECRET: float("nan")}}
+    overloaded = replied(3, "m0", {"type": "text", "text": "Overloaded"})
+    session = [
+        *SESSION[:2],
+        returned(3, "t1", "no file", error=True),
+        {**overloaded, "uuid": "u0", "isApiErrorMessage": True},
+        SESSION[3],
+    ]
+    paths = [
+        desk.put("c.json", with_secrets(CHECKPOINT)),
+        desk.put("f.json", with_secrets(failed)),
+        desk.put("chat.jsonl", with_secrets({"messages": CHAT})),
+        desk.put("s.jsonl", *with_secrets(session)),
+        desk.put("bad.jsonl", SECRET),
+    ]
+    status, out, err = await desk.run(*paths, "--redact", "patterns")
+    assert (status, len(out)) == (1, 5)
+    assert "$.accumulated_results.x.[redacted]: JSON cannot carry" in "".join(err)
+    grown = [*session, returned(5, "t2", "passed"), said(6, "Thanks")]
+    paths[3] = desk.put("s.jsonl", *with_secrets(grown))
+    _, again, more = await desk.run(*paths, "--redact", "patterns")
+    assert [line.split(": ")[1] for line in again] == [
+        *["1 task, 0 new events"] * 3,
+        "1 task, 4 new events",
+        "0 tasks, 0 new events",
+    ]
+    assert SECRET not in "".join([*out, *err, *again, *more])
+    assert [line for line in more if "was imported unfinished" in line] == []
+    async with connect(desk.url) as journal:
+        written = b"".join(
+            [
+                record.value or b""
+                for partition, start in (await journal.log.starts()).items()
+                async for batch in journal.log.read(partition, start)
+                for record in batch
+            ]
+        )
+    assert SECRET.encode() not in written
+    assert written.count(b"[redacted]") > 10
+
+
 @pytest.mark.skipif(FOLDER is None, reason="JOURNAL_TEST_RUNS does not name sample runs")
 async def test_59_sample_files_are_155_tasks_and_again_nothing(desk: Desk) -> None:
     folder = Path(FOLDER or "")

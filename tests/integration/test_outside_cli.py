@@ -12,6 +12,7 @@ import pytest
 import journal
 from journal.cli.main import main
 from journal.codec import decode_value
+from tests.commands import run
 
 
 class Person:
@@ -107,3 +108,89 @@ def test_a_message_goes_to_a_running_task_only(person: Person) -> None:
     status, printed = person.types("send", "nobody", "hello")
     assert status == 1
     assert "no task nobody" in printed
+
+
+# --- secrets ------------------------------------------------------------------------------------
+
+SECRET = "sk-" + "verysecretverysecret"
+OWN = "def clean(text):\n    return text.replace('hunter2', '***')\n"
+
+
+def files_with(folder: Path, text: str) -> list[str]:
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".py"]
+    assert found
+    return [path.name for path in found if text.encode() in path.read_bytes()]
+
+
+@journal.tool(effect="once")
+def pay() -> str:
+    raise asyncio.CancelledError  # the worker is lost
+
+
+def begins(url: str) -> None:
+    """Leave a running task with a call of which nobody knows whether it happened."""
+
+    async def work() -> None:
+        async with journal.connect(url) as j, j.task("t", "d") as task, task.step() as step:
+            await step.decide(lambda: journal.Decision(tool_calls=[journal.ToolCall("pay")]))
+            await step.call(pay)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_no_secret_that_is_typed_is_written(
+    person: Person, tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redact = ["--redact", "patterns"] if by == "option" else []
+    if by == "environment":
+        monkeypatch.setenv("JOURNAL_REDACT", "patterns")
+    begins(person.url)
+    assert person.types("send", "t", f"use {SECRET}", "--id", "m1", *redact)[0] == 0
+    large = json.dumps({"key": SECRET, "more": "x" * 300_000})
+    assert person.types("resolve", "t", "0:0", "--result", large, *redact)[0] == 0
+    asks(person.url, schema={"type": ["object", "boolean"]})
+    refused = person.types("answer", "t", SECRET, *redact)
+    assert refused == (2, "journal: send: $: '[redacted]' is not of type 'object', 'boolean'")
+    assert person.types("answer", "t", json.dumps({"key": SECRET}), *redact)[0] == 0
+    status, printed = person.types("resolve", "t", SECRET, "--run-again", *redact)
+    assert (status, printed.split(":")[1]) == (2, " [redacted] names no call")
+    assert person.types("cancel", "t", "--reason", f"leaked {SECRET}", *redact)[0] == 0
+    assert decode_value(state(person.url).messages_received["m1"].content) == "use [redacted]"
+    assert files_with(tmp_path, SECRET) == []
+    assert files_with(tmp_path, "[redacted]")
+
+
+def test_an_error_that_is_typed_is_written_without_its_secret(
+    person: Person, tmp_path: Path
+) -> None:
+    begins(person.url)
+    typed = ("resolve", "t", "0:0", "--error", f"denied {SECRET}", "--redact", "patterns")
+    assert person.types(*typed)[0] == 0
+    assert state(person.url).steps[0].all_calls()[0].error == "denied [redacted]"
+    assert files_with(tmp_path, SECRET) == []
+
+
+def test_a_hook_of_ones_own_stands_in_the_folder(tmp_path: Path) -> None:
+    """As a process of its own, since it is imported from the folder that it runs in."""
+    url = str(tmp_path / "journal.db")
+    asyncio.run(_begin(url))
+    (tmp_path / "shop.py").write_text(OWN)
+
+    def send(*redact: str, **more: str) -> tuple[int, str]:
+        # As for the installed command, whose path has no such folder in it.
+        command = ("send", "--log", url, "t", "hunter2", *redact)
+        sent = run(*command, cwd=tmp_path, PYTHONSAFEPATH="1", **more)
+        return sent.returncode, sent.stderr
+
+    assert send("--redact", "shop:clean") == (0, "")
+    assert send(JOURNAL_REDACT="shop:clean") == (0, "")
+    assert [decode_value(m.content) for m in state(url).unread] == ["***", "***"]
+    why = "journal: redact: shop:no cannot be imported: AttributeError\n"
+    assert send("--redact", "shop:no") == (2, why)
+
+
+async def _begin(url: str) -> None:
+    async with journal.connect(url) as j, j.task("t", "d"):
+        pass

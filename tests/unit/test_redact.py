@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
+import types
 from typing import Any
 
 import pytest
 
 from journal import redact
+from journal.backends import redact_hook
 from journal.codec import BlobRef, blob_payload, decode_value, encode_value
 from journal.content import Content
 from journal.errors import UsageError
@@ -73,6 +77,29 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
     assert redact.patterns()(text) == text
 
 
+REPEATED = [
+    *("a:", "://a:", "://a:b:", "eyJabcdefgh-", "eyJabcdefgh.", "eyJabcdefgh.eyJabcdefgh-"),
+    *("-----BEGIN ", "-----BEGIN A", "token ", "token = ", "secret:'", "bearer ", "sk-", "xoxb-"),
+]
+
+
+@pytest.mark.parametrize("piece", REPEATED)
+def test_a_text_is_gone_through_in_time_that_grows_with_it(piece: str) -> None:
+    """CPU time, so that a busy machine does not count. Where the time grows with the square of the
+    length, this text takes minutes."""
+    text = piece * 30_000
+    clean = redact.patterns()
+    began = time.process_time()
+    clean(text)
+    assert time.process_time() - began < 10
+
+
+def test_a_token_behind_a_hyphen_is_found() -> None:
+    assert (
+        redact.patterns()("x jwt-eyJ" + "hbGciOiJI." + "eyJ" + "zdWIiOiIx.c2ln") == "x [redacted]"
+    )
+
+
 def test_patterns_of_ones_own_come_first() -> None:
     assert (
         redact.patterns(r"\bPIN \d+")("PIN 1234, key sk-" + "a" * 20)
@@ -125,3 +152,56 @@ def test_what_is_ours_is_left_alone_and_cannot_be_made() -> None:
 def test_a_function_that_returns_no_text_is_refused() -> None:
     with pytest.raises(UsageError, match="redact= returned NoneType; it must return text"):
         redact.redacted(encode_value("x"), lambda _: None)  # type: ignore[arg-type,return-value]
+
+
+def test_a_function_that_fails_shows_nothing_of_what_it_was_given() -> None:
+    def fails(text: str) -> str:
+        raise ValueError(text)
+
+    with pytest.raises(UsageError, match=r"^redact= failed with ValueError$") as raised:
+        redact.redacted(encode_value("secret"), fails)
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A user's module with a function that takes out secrets."""
+    module = types.ModuleType("shop_secrets")
+    module.gone = gone  # type: ignore[attr-defined]
+    module.number = 5  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "shop_secrets", module)
+    return module
+
+
+def test_a_function_is_named_by_the_argument_or_by_the_environment(
+    shop: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JOURNAL_REDACT", raising=False)
+    assert redact_hook(None) is None
+    assert redact_hook("shop_secrets:gone") is gone
+    monkeypatch.setenv("JOURNAL_REDACT", "shop_secrets:gone")
+    assert redact_hook(None) is gone
+    assert redact_hook("") is None
+    assert redact_hook(str.upper) is str.upper
+    named = redact_hook("patterns")
+    assert named is not None
+    assert named(SECRETS[0]) == redact.MARK
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gone", "gone is neither patterns nor MODULE:FUNCTION"),
+        ("shop_secrets:", "shop_secrets: is neither patterns nor MODULE:FUNCTION"),
+        ("no_such_module:gone", "no_such_module:gone cannot be imported: ModuleNotFoundError"),
+        ("shop_secrets:no", "shop_secrets:no cannot be imported: AttributeError"),
+        ("shop_secrets:number", "shop_secrets:number is no function from a text to a text"),
+    ],
+)
+def test_a_name_of_nothing_is_refused(shop: types.ModuleType, name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        redact_hook(name)
