@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from journal import events as ev
 from journal.acceptance import CANCELLED, FAILED
 from journal.codec import check_task_id, decode_value, digest_value
+from journal.declared import declared, fit, refit
 from journal.errors import (
     AskTimedOut,
     JournalError,
@@ -25,7 +26,7 @@ from journal.errors import (
     TaskFenced,
     ToolError,
 )
-from journal.payloads import type_name
+from journal.payloads import payload, type_name
 from journal.state import COMPLETED, STARTED, Subtask
 from journal.tools import run_function
 
@@ -66,6 +67,7 @@ class Children:
         """See `Task.subtask`."""
         task = self._task
         await task.ready()
+        kind = declared(function)
         digest = digest_value([list(args), kwargs])
         called = getattr(function, "__qualname__", type(function).__qualname__)
         start = None
@@ -85,7 +87,8 @@ class Children:
             cause = await self._attempt(subtask, start, function, args, kwargs)
             subtask = task.state.subtasks[name]
         if subtask.status == COMPLETED:
-            return decode_value(subtask.result, task.blobs.get)
+            answer = decode_value(subtask.result, task.blobs.get)
+            return refit(answer, kind, f"task {task.id}: sub-task {name}")
         error = subtask.error or "no reason was given"
         raise SubtaskFailed(
             f"sub-task {name} {'failed' if subtask.status == FAILED else 'was cancelled'}: {error}",
@@ -148,6 +151,10 @@ class Children:
         try:
             value = await running
             if child.running:
+                kind = declared(function)
+                if kind is not Any:
+                    raw = await payload(value, child.blobs)
+                    fit(decode_value(raw, child.blobs.get), kind)
                 await child.complete(value)
         except asyncio.CancelledError:
             running.cancel()

@@ -237,6 +237,7 @@ class Task:
             return function(Task(child), *args, **kwargs)
 
         called.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
+        called.__wrapped__ = function  # type: ignore[attr-defined]
         return here.wait(self.inner.subtask(name, here.back(called), *args, **kwargs))
 
     def now(self) -> datetime:

@@ -263,12 +263,13 @@ class Task:
     async def subtask(
         self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
-        """Run a task of this task, `parent's id:name`; returns its final answer.
+        """Run a task of this task, `parent's id:name`; returns its final answer, as the type that
+        `function` says it returns (docs/values.md).
 
-        `function` is called with the child, an open task, and the arguments. What it returns
-        completes the child, unless it has done so itself. A recorded result is returned, and a
-        child that has not ended is resumed. Raises `SubtaskFailed`; `ReplayDiverged` where the
-        name is recorded of something else.
+        It is called with the child, an open task, and the arguments. What it returns completes
+        the child, unless it has done so itself. A recorded result is returned, a child that has
+        not ended is resumed. Raises `SubtaskFailed`; `ReplayDiverged` where the name is recorded
+        of something else; `ValueRefused`, and then the child has not ended.
         """
         return await self._children.run(name, function, args, kwargs)
 
