@@ -25,6 +25,7 @@ from journal.testing.effects import Counted, Run, counted
 from journal.testing.harness import Outcome, Report, crash_everywhere, final, run_with_crashes
 from journal.testing.lives import Agent, Life
 from journal.testing.points import Crash, Point, crash_after, crash_at, crash_before
+from journal.testing.synchronous import synchronous
 
 __all__ = [
     "Agent",
@@ -44,6 +45,7 @@ __all__ = [
     "final",
     "journal",
     "run_with_crashes",
+    "synchronous",
 ]
 
 

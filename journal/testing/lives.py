@@ -28,6 +28,7 @@ Agent = Callable[[Journal], Awaitable[Any]]
 """An agent under test: from a journal, start or resume the task and work on it to its end."""
 
 _ROUNDS = 1_000
+_THREAD_SECONDS = 0.01
 
 
 class Life(Process):
@@ -52,6 +53,7 @@ class Life(Process):
         self._strikes = False
         self._died: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[Any]] = []
+        self._threads: list[asyncio.Future[Any]] = []
 
     # --- what the log tells -----------------------------------------------------------------------
 
@@ -111,19 +113,28 @@ class Life(Process):
         """A task of asyncio's that dies with this life."""
         self._tasks.append(task)
 
+    def on_thread(self, ended: asyncio.Future[Any]) -> None:
+        """Plain code that runs on a thread until `ended` is done, and ends with this life."""
+        self._threads.append(ended)
+
     async def _bury(self) -> None:
         for _ in range(_ROUNDS):
             left = [task for task in self._tasks if not task.done()]
-            if not left:
+            threads = [thread for thread in self._threads if not thread.done()]
+            if not (left or threads):
                 break
             for task in left:
                 task.cancel()
-            await asyncio.sleep(0)
+            if threads:
+                await asyncio.wait(threads, timeout=_THREAD_SECONDS)
+            else:
+                await asyncio.sleep(0)
         else:
-            raise AssertionError(f"the agent goes on after its death: {left[0].get_name()}")
-        for task in self._tasks:
-            if not task.cancelled():
-                task.exception()  # asked for, so that asyncio does not complain
+            what = left[0].get_name() if left else "plain code"
+            raise AssertionError(f"the agent goes on after its death: {what}")
+        for ended in (*self._tasks, *self._threads):
+            if not ended.cancelled():
+                ended.exception()  # asked for, so that asyncio does not complain
 
 
 class _Births:

@@ -37,7 +37,7 @@ def run(arguments: list[str], folder: Path) -> str:
 
 def test_the_pages_tests_pass(tmp_path: Path) -> None:
     names = [name for name in CODE if name.startswith("test_")]
-    assert names == ["test_agent.py", "test_fixture.py"]
+    assert names == ["test_agent.py", "test_plain.py", "test_fixture.py"]
     for name in names:
         (tmp_path / name).write_text(CODE[name])
     said = run(["-m", "pytest", "-p", "no:cacheprovider", "--color=no", *names], tmp_path)

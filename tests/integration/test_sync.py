@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal import sync
+from journal import sync, sync_loop
 from journal.errors import SubtaskFailed, TaskFenced, ToolError
 from journal.events import Decision, ToolCall
 from journal.tools import tool
@@ -153,3 +153,23 @@ def test_a_forked_child_has_a_loop_of_its_own(url: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with sync.connect(url) as j:
         assert [s.index for s in j.state("t").completed_steps] == [0, 1]
+
+
+def test_a_function_that_takes_too_long_has_failed_when_it_ends(url: str) -> None:
+    """Plain code cannot be stopped; what it returns too late is nobody's."""
+
+    @tool(timeout=0.001)
+    def slow() -> str:
+        loop, later = sync_loop.running(), threading.Event()
+        # A timer of the same loop that was set later, and for later, than the time-out.
+        loop.call_soon_threadsafe(loop.call_later, 0.01, later.set)
+        later.wait()
+        return "late"
+
+    with sync.connect(url, create=True) as j, j.task("t", "d") as task:
+        with task.step() as step:
+            step.decide(lambda: Decision("wait", [ToolCall("slow")]))
+            with pytest.raises(ToolError) as raised:
+                step.call(slow)
+        assert raised.value.error_type == "TimeoutError"
+        assert task.state.steps[0].all_calls()[0].status == "failed"
