@@ -107,3 +107,11 @@ def test_the_tests_that_hold_the_guarantees_exist() -> None:
     named = set(re.findall(r"\b(test_\w+\.py)", text))
     assert named
     assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+
+def test_the_tests_of_the_complaints_exist() -> None:
+    text = (ROOT / "docs" / "coming-from.md").read_text()
+    named = re.findall(r"`(test_\w+)`", text)
+    assert named
+    code = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in named if f"def {name}(" not in code] == []

@@ -229,3 +229,44 @@ async def test_a_tool_that_must_run_once_is_sent_to_a_step(connect: Connect) -> 
         with pytest.raises(UsageError, match="must run once"):
             await task.options(key="k").run(charge, 5)
         assert not charged
+
+
+async def test_gather_keeps_its_limit_when_it_goes_on(connect: Connect) -> None:
+    """Of what is resumed no more run at once than at first: functions, and sub-tasks, of which one
+    had begun; what is done takes no room from what is not."""
+
+    class Crash(BaseException):
+        pass
+
+    dies, at_once, most = True, 0, 0
+    made: list[int] = []
+
+    async def work(n: int) -> int:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        made.append(n)
+        await asyncio.sleep(0)
+        at_once -= 1
+        if n == 5 and dies:
+            raise Crash
+        return n
+
+    async def child(task: journal.Task, n: int) -> int:
+        return await work(n)
+
+    async def life() -> list[int]:
+        async with connect() as j, j.task("t", "d") as task:
+            calls = [task.run(work, n) for n in range(6, 9)]
+            calls += [task.subtask(f"c{n}", child, n) for n in range(6)]
+            return await task.gather(*calls, limit=2)
+
+    with pytest.raises(Crash):
+        await life()
+    first, made = made, []
+    dies, at_once = False, 0
+    assert await life() == [6, 7, 8, *range(6)]
+    assert most == 2
+    assert 5 in made
+    # At most those that ran beside the one that died.
+    assert len(set(first) & set(made)) <= 2
