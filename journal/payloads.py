@@ -66,9 +66,16 @@ async def _encoded(value: Any, blobs: BlobStore) -> Raw:
         raise ValueRefused(clean(error.path, blobs), clean(error.reason, blobs)) from None
     if isinstance(blobs, Redacting):
         raw = await asyncio.to_thread(redacted, raw, blobs.redact)
+    raw = _tight(raw)
     for content in large:
         await asyncio.to_thread(blobs.put, content.data, content.media_type)
     return raw
+
+
+def _tight(raw: Raw | bytes) -> Raw:
+    """The same bytes and no more: the encoder leaves room behind them, up to half as much again,
+    and the state of an open task keeps them."""
+    return Raw(bytes(memoryview(raw)))
 
 
 async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
@@ -84,7 +91,7 @@ async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
         with contextlib.suppress(UnicodeEncodeError):
             raw = encode(decision)
             if len(raw) <= INLINE_BYTES and not may_hold_marks(raw):
-                return Raw(raw)
+                return _tight(raw)
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(decision).items():
         if value is None or name == "tool_calls":
