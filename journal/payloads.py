@@ -144,7 +144,7 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
         elif isinstance(result, BaseException):
             outcome = CallOutcome(error=clean(result, blobs), error_type=type_name(result))
         elif type(result) is str and not isinstance(blobs, Redacting):
-            outcome = CallOutcome(encode_value(result))
+            outcome = CallOutcome(_tight(encode_value(result)))
         else:
             outcome = CallOutcome(await _encoded(result, blobs))
         size = len(bytes(outcome.result))
