@@ -44,8 +44,7 @@ from tests.simulation.projection import File, Tables
 from tests.simulation.topic import Topic
 
 _MET = (LogUnavailable, OutcomeUnknown, TaskEnded, TaskNotFound, UsageError)
-_PATIENCE_S = 900.0
-"""Virtual seconds that the last worker has."""
+_PATIENCE_S = 900.0  # virtual, that the last worker has
 
 
 class World:
@@ -277,8 +276,7 @@ class World:
         self.topic.down_until = 0.0
         self.note("calm")
         for process in self.processes:
-            process.fuse, process.nap = -1, None
-            process.skew_ms = 0
+            process.fuse, process.nap, process.skew_ms = -1, None, 0
             if not process.name.startswith("worker") and self._alive(process):
                 self.loop.kill(process)
         outsider = self.start("outsider", self.outsider)
