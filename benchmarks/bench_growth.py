@@ -53,33 +53,31 @@ async def cost(task: journal.Task) -> float:
     return (time.process_time() - start) / STEPS
 
 
-async def memory() -> None:
-    """Print what an open task holds: one that grows, and one that was resumed at its end."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with journal.connect(Path(folder, "journal.db")) as j:
-            async with j.task("warm", "makes what is made once") as task:
-                await steps(task, YOUNG)
-            tracemalloc.start()
+async def grown(folder: Path, counts: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(bytes that an open task holds, bytes of its messages) at each of these counts of steps."""
+    async with journal.connect(folder / "grown.db") as j:
+        async with j.task("warm", "makes what is made once") as task:
+            await steps(task, YOUNG)
+        async with j.task("grows", "grows") as task:
+            # Only now: until it is appended to, a journal keeps the last task that it had open.
             before = _traced()
-            async with j.task("grows", "grows") as task:
-                for count in HELD_AT:
-                    await steps(task, count - task.state.current_step)
-                    held = _traced() - before
-                    _say("grown", count, held, task)
-        # What one journal keeps of the last task must not be taken for the next one's.
-        del task
-        for count in HELD_AT:
-            async with journal.connect(Path(folder, f"{count}.db")) as j:
-                async with j.task("grows", "grows") as task:
-                    await steps(task, count)
-                del task
-            async with journal.connect(Path(folder, f"{count}.db")) as j:
-                before = _traced()
-                async with j.task("grows") as task:
-                    held = _traced() - before
-                    _say("resumed", count, held, task)
-                del task
-        tracemalloc.stop()
+            return [await _at(task, count, before) for count in counts]
+
+
+async def _at(task: journal.Task, count: int, before: int) -> tuple[int, int]:
+    await steps(task, count - task.state.current_step)
+    return _traced() - before, _history(task)
+
+
+async def resumed(folder: Path, count: int) -> tuple[int, int]:
+    """The same of a task that was resumed at its end."""
+    async with journal.connect(folder / f"{count}.db") as j, j.task("grows", "grows") as task:
+        await steps(task, count)
+    del j, task
+    async with journal.connect(folder / f"{count}.db") as j:
+        before = _traced()
+        async with j.task("grows") as task:
+            return _traced() - before, _history(task)
 
 
 def _traced() -> int:
@@ -87,12 +85,23 @@ def _traced() -> int:
     return tracemalloc.get_traced_memory()[0]
 
 
-def _say(how: str, count: int, held: int, task: journal.Task) -> None:
-    history = len(msgspec.json.encode(task.messages()))
-    print(
-        f"{how} to {count:,} steps: {held:,} bytes, {held / count:,.0f} a step; "
-        f"messages {history:,}, ratio {held / history:.2f}"
-    )
+def _history(task: journal.Task) -> int:
+    return len(msgspec.json.encode(task.messages()))
+
+
+async def memory() -> None:
+    """Print what an open task holds: one that grows, and one that was resumed at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        tracemalloc.start()
+        found = [("grown", await grown(Path(folder), HELD_AT))]
+        found.append(("resumed", [await resumed(Path(folder), count) for count in HELD_AT]))
+        tracemalloc.stop()
+    for how, figures in found:
+        for count, (held, history) in zip(HELD_AT, figures, strict=True):
+            print(
+                f"{how} to {count:,} steps: {held:,} bytes, {held / count:,.0f} a step; "
+                f"messages {history:,}, ratio {held / history:.2f}"
+            )
 
 
 async def main() -> None:
