@@ -375,8 +375,9 @@ class Owner:
         elif not own and verdict == ACCEPTED:
             if kind == CLAIM and not self._is_renewal(event):
                 self._die(self._fenced())
-            else:
-                apply(self.state, event, record.offset)
+            elif not apply(self.state, event, record.offset).accepted and self.state.running:
+                # It stands before an own event that has counted already, and speaks against it.
+                self._die(OutcomeUnknown(f"{self._name()}: the log has another order; reopen it"))
         elif own and verdict == FENCED:
             self._die(self._fenced())
         elif own and verdict == AFTER_END:

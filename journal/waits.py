@@ -73,7 +73,7 @@ async def _closed(task: Task, type: str, body: ev.InputRequested | ev.TimerSet, 
             left = None if wait.until is None else _seconds_until(wait.until)
             if left is not None and left <= 0:
                 # Where an answer has come first, the log says so, and this changes nothing.
-                await owner.append("TimerFired", ev.TimerFired(), ref=wait.id)
+                await owner.append("TimerFired", ev.TimerFired(), ref=wait.id, read_back=True)
                 continue
             await owner.change(_LOOK_S if left is None else min(left, _LOOK_S))
     return wait

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import journal
-from journal.errors import TaskFenced
+from journal.errors import OutcomeUnknown, TaskFenced
 from journal.log import Append, Log, Record
 from tests.wrapped_log import WrappedLog
 
@@ -112,3 +112,42 @@ async def test_an_effect_runs_when_its_start_is_accepted(kafka_url: str) -> None
             with pytest.raises(TaskFenced):
                 await pay(task)
     assert not charged
+
+
+class Late(Blind):
+    """It holds a `TimerFired` back until `go`."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.fires, self.held = asyncio.Event(), list[tuple[int, Append]]()
+
+    def append(self, partition: int, append: Append) -> None:
+        if dict(append.headers).get("type") == b"TimerFired":
+            self.held.append((partition, append))
+            self.fires.set()
+        else:
+            super().append(partition, append)
+
+    def go(self) -> None:
+        for partition, append in self.held:
+            super().append(partition, append)
+
+
+async def test_an_answer_before_the_time_out_is_the_answer(kafka_url: str) -> None:
+    async with (
+        journal.connect(kafka_url, create=True, confirm="once") as j,
+        journal.connect(kafka_url) as other,
+    ):
+        j.log = late = Late(j.log)
+        async with j.task("t", "d") as task:
+            asking = asyncio.ensure_future(task.ask("may I?", timeout=0))
+            await late.fires.wait()
+            late.hide(b"TimerFired")
+            await other.answer("t", "yes")
+            late.go()
+            await late.acknowledged.wait()
+            late.shown.set()
+            with pytest.raises(OutcomeUnknown, match="reopen"):
+                await asking
+        async with j.task("t") as task:
+            assert await task.ask("may I?", timeout=0) == "yes"
