@@ -274,12 +274,23 @@ def digest(raw: bytes | Raw) -> str:
 
 
 def digest_value(value: Any) -> str:
-    """The digest of a value whose keys may stand in any order."""
+    """The digest of a value whose keys may stand in any order. Raises `ValueRefused`."""
     try:
-        return digest(_digested.encode(value))
+        raw = _digested.encode(value)
+        if raw.find(b"null") >= 0 and not _finite(msgspec.to_builtins(value, enc_hook=_named)):
+            raise ValueError("NaN and infinities would pass for null")
+        return digest(raw)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         _refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
+
+
+def _finite(plain: Any) -> bool:
+    if isinstance(plain, float):
+        return math.isfinite(plain)
+    if isinstance(plain, dict):
+        return all(map(_finite, plain.values()))
+    return not isinstance(plain, list | tuple | set) or all(map(_finite, plain))
 
 
 def _named(value: Any) -> Any:

@@ -329,6 +329,12 @@ def test_a_digest_is_short_and_blind_to_the_order_of_keys() -> None:
     assert raised.value.path == "$.a[0]"
 
 
+@pytest.mark.parametrize("value", [math.nan, [math.inf], {"a": (1, -math.inf)}])
+def test_what_would_pass_for_null_has_no_digest(value: Any) -> None:
+    with pytest.raises(ValueRefused, match="JSON cannot carry"):
+        digest_value([value, None])
+
+
 def test_an_envelope_is_compact_json() -> None:
     event = Envelope("StepFailed", 1, "e1", "t", 0, "o", 1, body=Raw(b"{}"))
     assert encode(event) == record()
