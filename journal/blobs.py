@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from journal.codec import BlobRef
 from journal.errors import BlobAltered, BlobMissing, LogUnavailable, UsageError
+from journal.values import BlobRef
 
 INLINE_BYTES = 256 * 1024
 """A payload of more bytes than this goes to the blob store."""

@@ -12,8 +12,8 @@ import uuid
 from typing import Any
 
 from journal.blobs import checked, missing, reference
-from journal.codec import BlobRef
 from journal.errors import LogUnavailable, UsageError
+from journal.values import BlobRef
 
 _WHOLE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "oci", "memory"}
 """File systems on which an object appears whole or not at all. On others a blob is written

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
-from journal.codec import decode_value, digest_value
 from journal.declared import declared, fit, refit
 from journal.errors import (
     CallUncertain,
@@ -24,6 +23,7 @@ from journal.errors import (
 from journal.payloads import payload
 from journal.state import COMPLETED, FAILED, STARTED, UNCERTAIN, Call
 from journal.tools import KEY_PARAMETER, Happened, Tool, as_tool, run_function
+from journal.values import decode_value, digest_value
 
 if TYPE_CHECKING:
     from journal.step import Step

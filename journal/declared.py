@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from journal.codec import encode
 from journal.content import Content
 from journal.errors import ReplayDiverged, UsageError, ValueRefused
+from journal.values import encode
 
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 

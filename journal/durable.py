@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from journal import events as ev
 from journal import ids
 from journal import scope as scopes
-from journal.codec import decode_value, digest_value
 from journal.declared import declared, fit, refit
 from journal.errors import JournalError, ReplayDiverged, UsageError
 from journal.payloads import payload
 from journal.scope import Scope
 from journal.tools import KEY_PARAMETER, Tool, run_function
+from journal.values import decode_value, digest_value
 
 if TYPE_CHECKING:
     from journal.task import Task

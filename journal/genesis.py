@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Raw, Struct
 
-from journal.codec import decode_event, encode, encode_event
+from journal.codec import decode_event, encode_event
 from journal.errors import (
     BadRecord,
     EventTooNew,
@@ -22,6 +22,7 @@ from journal.events import ACCEPTANCE_VERSION, Envelope, JournalCreated
 from journal.ids import new_id, now_ms, rfc3339
 from journal.log import Log, Record, append_and_wait
 from journal.upcasters import read_bodies
+from journal.values import encode
 
 GENESIS_KEY = b"\x00journal"
 """The key of records about a partition; no task id can be it, for its control character."""

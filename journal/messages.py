@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from journal import parts
-from journal.codec import Load, decode_value
 from journal.errors import UsageError
 from journal.events import Decision
 from journal.parts import text
 from journal.state import COMPLETED, Call, Message, Step, TaskState
+from journal.values import Load, decode_value
 
 Dict = dict[str, Any]
 

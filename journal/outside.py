@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal.acceptance import DUPLICATE, STALE
-from journal.codec import decode_value
 from journal.errors import TaskEnded, TaskNotFound, UsageError
 from journal.payloads import clean, payload
 from journal.state import TaskState, Wait
+from journal.values import decode_value
 
 if TYPE_CHECKING:
     from journal.connect import Journal

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, judge
-from journal.codec import decode_event, encode
+from journal.codec import decode_event
 from journal.errors import (
     AppendRefused,
     BadRecord,
@@ -34,6 +34,7 @@ from journal.log import Cursor, Log, Record
 from journal.pending import Pending
 from journal.readback import Readback
 from journal.state import TaskState
+from journal.values import encode
 from journal.verify import Verifier
 
 _SETTLED = frozenset((ACCEPTED, DUPLICATE, OUT_OF_PLACE))

@@ -1,7 +1,7 @@
 """A user's values into the payloads of events, without secrets, large ones by way of the blob
 store.
 
-Knows codec, blobs, redaction and the shape of a decision; knows no log.
+Knows values, blobs, redaction and the shape of a decision; knows no log.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from msgspec import Raw
 
 from journal.blobs import INLINE_BYTES, BlobStore
-from journal.codec import BlobRef, blob_payload, encode, encode_value, may_hold_marks
 from journal.content import Content
 from journal.errors import ToolError, ValueRefused
 from journal.events import ABSENT, CallOutcome, Decision
 from journal.redact import Redact, redacted, redacted_text
+from journal.values import BlobRef, blob_payload, encode, encode_value, may_hold_marks
 
 EVENT_BYTES = 512 * 1024
 """What the payloads of one event may come to, so that it fits Kafka's default message size

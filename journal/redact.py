@@ -16,7 +16,7 @@ away no key or token, but a secret that can be guessed, such as a PIN, can be co
 trying. Let a function get such a secret by itself, rather than as an argument; then it may also
 be changed while a task is open.
 
-Pure: knows JSON as the codec writes it.
+Pure: knows JSON as `values` writes it.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from msgspec import Raw, Struct, field
 
 from journal import events as ev
 from journal.acceptance import RUNNING, WAITS, Head
-from journal.codec import Load, decode_value, loads
 from journal.events import CallOutcome, Decision, Usage, given
+from journal.values import Load, decode_value, loads
 
 OPEN: Final = "open"
 COMPLETED: Final = "completed"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from journal import events as ev
 from journal.acceptance import CANCELLED, FAILED
-from journal.codec import check_task_id, decode_value, digest_value
+from journal.codec import check_task_id
 from journal.declared import declared, fit, refit
 from journal.errors import (
     AskTimedOut,
@@ -29,6 +29,7 @@ from journal.errors import (
 from journal.payloads import payload, type_name
 from journal.state import COMPLETED, STARTED, Subtask
 from journal.tools import run_function
+from journal.values import decode_value, digest_value
 
 if TYPE_CHECKING:
     from journal.task import Task

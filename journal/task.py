@@ -16,7 +16,6 @@ from journal import events as ev
 from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore
 from journal.claims import Resumed
-from journal.codec import decode_value, encode, loads
 from journal.declared import fit, json_schema, schema_type
 from journal.durable import Durable, TaskOptions
 from journal.errors import ReplayDiverged, TaskEnded, UsageError
@@ -29,6 +28,7 @@ from journal.state import COMPLETED, Message, TaskState
 from journal.state import Step as StepState
 from journal.step import Step
 from journal.subtasks import Children, Opener
+from journal.values import decode_value, encode, loads
 from journal.waits import Until, ask, sleep
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from journal.codec import loads
 from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, Envelope
+from journal.values import loads
 
 Dict = dict[str, Any]
 Upcaster = Callable[[Dict], Iterable[tuple[str, int, Dict]]]
@@ -53,7 +53,7 @@ def read_bodies(event: Envelope, position: str) -> list[Struct]:
     try:
         if decoder is not None:
             return [decoder.decode(event.body)]
-        pending = [(event.type, event.v, loads(event.body))]
+        pending = [(event.type, event.v, msgspec.json.decode(event.body))]
         bodies: list[Struct] = []
         while pending:
             type, v, raw = pending.pop(0)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal import ids
-from journal.codec import decode_value, digest_value
 from journal.errors import AskTimedOut, UsageError
 from journal.payloads import payload
 from journal.state import FIRED, PENDING, Wait
+from journal.values import decode_value, digest_value
 
 if TYPE_CHECKING:
     from journal.task import Task

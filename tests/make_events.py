@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from journal.codec import encode, encode_event
+from journal.codec import encode_event
 from journal.events import EVENT_TYPES, Envelope
 from journal.ids import rfc3339
+from journal.values import encode
 
 START_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

@@ -15,10 +15,10 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from journal.codec import encode_value
 from journal.content import Content
 from journal.errors import UsageError, ValueRefused
 from journal.tools import tool
+from journal.values import encode_value
 
 if TYPE_CHECKING:
     import ssl

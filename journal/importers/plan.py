@@ -16,7 +16,6 @@ from msgspec import Raw, Struct
 
 from journal import events as ev
 from journal.blobs import BlobStore
-from journal.codec import digest_value
 from journal.importers.model import (
     Decision,
     Failure,
@@ -29,6 +28,7 @@ from journal.importers.model import (
 )
 from journal.payloads import clean, decision_payload, payload
 from journal.state import COMPLETED, FAILED, PENDING, Call, Step, TaskState
+from journal.values import digest_value
 
 
 class Entry(Struct):

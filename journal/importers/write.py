@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from journal import events as ev
 from journal.blobs import BlobStore
-from journal.codec import Load
 from journal.connect import Journal
 from journal.errors import TaskEnded, TaskFenced, ValueRefused
 from journal.importers.model import Decision, ImportedRun, Message
@@ -23,6 +22,7 @@ from journal.importers.plan import Entry, Plan
 from journal.owner import Owner
 from journal.payloads import clean, decision_payload, payload
 from journal.state import COMPLETED, Step, TaskState
+from journal.values import Load
 
 Tell = Callable[[str], None]
 """Takes one line about a run, beginning with its task id."""

@@ -23,8 +23,8 @@ from typing import Any
 import journal
 from journal import Decision, Happened, ToolCall, sync
 from journal.blobs import DirectoryBlobs
-from journal.codec import BlobRef
 from journal.errors import TaskEnded, ToolError, UsageError
+from journal.values import BlobRef
 from tests.crash.agents import Trace
 
 MOMENTS = (

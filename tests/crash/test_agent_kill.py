@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 import journal
-from journal.codec import decode_value
 from journal.events import CLAIM, EVENT_TYPES, OWNER
 from journal.fold import apply
 from journal.state import TaskState
+from journal.values import decode_value
 from tests.crash.agents import PARTS, RACE_STEPS, STEPS, TRACEPARENT, effects_files, report
 from tests.loopback import Server
 

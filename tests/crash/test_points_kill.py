@@ -17,8 +17,8 @@ import msgspec
 import pytest
 
 import journal
-from journal.codec import decode_value
 from journal.errors import TaskEnded
+from journal.values import decode_value
 from tests.crash.points import INVOICE, MOMENTS, SECRET, Invoice
 
 ROOT = Path(__file__).parents[2]

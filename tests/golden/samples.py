@@ -11,8 +11,9 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from journal import events as ev
-from journal.codec import BlobRef, blob_payload, encode, encode_event, encode_value
+from journal.codec import encode_event
 from journal.events import CLAIM, EVENT_TYPES, JOURNAL, OWNER, CallOutcome, Envelope
+from journal.values import BlobRef, blob_payload, encode, encode_value
 
 ID = "0123456789abcdef0123456789abcdef"
 NONCE = "fedcba9876543210fedcba9876543210"

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from journal.codec import decode_event, encode
+from journal.codec import decode_event
 from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, Envelope
 from journal.fold import apply
 from journal.state import TaskState
 from journal.upcasters import upcast
+from journal.values import encode
 from tests.golden.samples import BARE, FULL, written_now
 
 FOLDER = Path(__file__).parent

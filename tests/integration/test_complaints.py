@@ -16,8 +16,8 @@ import journal
 from journal import Decision, ToolCall, testing
 from journal.blobs import DirectoryBlobs
 from journal.cli.main import main
-from journal.codec import BlobRef
 from journal.errors import LogUnavailable, TaskEnded, TaskMismatch, ValueRefused
+from journal.values import BlobRef
 
 Connect = Callable[[], journal.Journal]
 MEGABYTE = 1024 * 1024

@@ -17,10 +17,10 @@ import pytest
 from journal import events as ev
 from journal.cli.import_ import import_files
 from journal.cli.main import parser
-from journal.codec import decode_value
 from journal.connect import connect
 from journal.events import Decision
 from journal.state import TaskState
+from journal.values import decode_value
 
 FOLDER = os.environ.get("JOURNAL_TEST_RUNS")
 FORMATS = ("claude_code_jsonl", "atif", "openai_messages_tau_bench", "swe_agent_traj")

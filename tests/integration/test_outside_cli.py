@@ -11,7 +11,7 @@ import pytest
 
 import journal
 from journal.cli.main import main
-from journal.codec import decode_value
+from journal.values import decode_value
 from tests.commands import run
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import journal
 from journal import Decision, ToolCall
-from journal.codec import encode_value
 from journal.errors import ReplayDiverged, TaskEnded, ToolError, UsageError, ValueRefused
 from journal.events import CallOutcome
+from journal.values import encode_value
 
 SECRET = "sk-" + "verysecretverysecret"
 

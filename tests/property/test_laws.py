@@ -18,20 +18,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from journal.acceptance import ACCEPTED, OUT_OF_PLACE
-from journal.codec import (
-    decode_event,
-    decode_value,
-    digest_value,
-    encode,
-    encode_event,
-    encode_value,
-)
+from journal.codec import decode_event, encode_event
 from journal.errors import BadRecord, EventTooNew, ValueRefused
 from journal.events import EVENT_TYPES, JOURNAL, Envelope
 from journal.fold import apply, fold
 from journal.messages import messages
 from journal.state import COMPLETED, TaskState
 from journal.upcasters import upcast
+from journal.values import decode_value, digest_value, encode, encode_value
 from tests.folding import Task
 from tests.property.model import Model
 from tests.property.world import (

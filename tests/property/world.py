@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from journal.codec import encode, encode_value
 from journal.events import ENDING, EVENT_TYPES, OWNER, Envelope
+from journal.values import encode, encode_value
 from tests.property.model import Model
 
 ROUNDS = 2_000 if os.environ.get("JOURNAL_TEST_ROUNDS") == "full" else 200

@@ -15,8 +15,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from journal.blobs import BlobStore, DirectoryBlobs, blob_store
 from journal.blobs_fsspec import UrlBlobs
-from journal.codec import BlobRef
 from journal.errors import BlobAltered, BlobMissing, LogUnavailable, UsageError
+from journal.values import BlobRef
 
 DATA = b"\x00\xff" * 40
 

@@ -14,20 +14,19 @@ import msgspec
 import pytest
 from msgspec import Raw, Struct
 
-from journal.codec import (
+from journal.codec import check_task_id, decode_event
+from journal.errors import BadRecord, UsageError, ValueRefused
+from journal.events import CLAIM, EVENT_TYPES, JOURNAL, OWNER, Envelope
+from journal.values import (
     BlobRef,
     blob_payload,
     blob_ref,
-    check_task_id,
-    decode_event,
     decode_value,
     digest,
     digest_value,
     encode,
     encode_value,
 )
-from journal.errors import BadRecord, UsageError, ValueRefused
-from journal.events import CLAIM, EVENT_TYPES, JOURNAL, OWNER, Envelope
 
 
 def record(**members: Any) -> bytes:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from journal.codec import CONTENT_BYTES, BlobRef, decode_value, digest_value, encode_value
 from journal.content import Content
 from journal.errors import UsageError, ValueRefused
 from journal.messages import messages
 from journal.state import TaskState
+from journal.values import CONTENT_BYTES, BlobRef, decode_value, digest_value, encode_value
 from tests.folding import Task
 
 PNG = Content(b"\x89PNG", "image/png")

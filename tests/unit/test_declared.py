@@ -16,11 +16,11 @@ import msgspec
 import pydantic
 import pytest
 
-from journal.codec import decode_value, encode_value
 from journal.content import Content
 from journal.declared import declared, fit, json_schema, refit, schema_type
 from journal.errors import ReplayDiverged, UsageError, ValueRefused
 from journal.tools import tool
+from journal.values import decode_value, encode_value
 
 if TYPE_CHECKING:
     from somewhere import Unknown  # type: ignore[import-not-found]

@@ -7,8 +7,8 @@ import pytest
 from msgspec import Raw
 
 from journal import events
-from journal.codec import encode
 from journal.events import ABSENT, ENDING, EVENT_TYPES, OWNER, Envelope, Usage, given
+from journal.values import encode
 
 
 def test_the_envelope_is_frozen_for_ever() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import Raw
 
-from journal.codec import decode_event, encode, encode_event
+from journal.codec import decode_event, encode_event
 from journal.errors import (
     EventTooNew,
     HistoryTruncated,
@@ -19,6 +19,7 @@ from journal.errors import (
 from journal.events import ACCEPTANCE_VERSION, Envelope, JournalCreated
 from journal.genesis import GENESIS_KEY, Identity, identify
 from journal.log import Append, Record
+from journal.values import encode
 
 
 class MemoryLog:

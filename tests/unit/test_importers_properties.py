@@ -15,9 +15,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.codec import check_task_id, encode_value
+from journal.codec import check_task_id
 from journal.importers.files import read_file
 from journal.importers.model import Decision, ImportedRun, Item, Problem
+from journal.values import encode_value
 
 
 def load(content: bytes) -> tuple[list[ImportedRun], list[Problem]]:

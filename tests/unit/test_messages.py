@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from journal.codec import BlobRef, blob_payload, encode, encode_value
 from journal.errors import UsageError
 from journal.messages import messages
 from journal.state import TaskState
+from journal.values import BlobRef, blob_payload, encode, encode_value
 from tests.folding import Task
 
 Dict = dict[str, Any]

@@ -11,9 +11,9 @@ import pytest
 
 from journal import redact
 from journal.backends import redact_hook
-from journal.codec import BlobRef, blob_payload, decode_value, encode_value
 from journal.content import Content
 from journal.errors import UsageError
+from journal.values import BlobRef, blob_payload, decode_value, encode_value
 
 # Written in two parts, so that nobody's scanner takes them for real.
 SECRETS = [

@@ -9,9 +9,9 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from journal.codec import BlobRef, blob_payload, decode_value, encode_value
 from journal.fold import fold
 from journal.state import TaskState
+from journal.values import BlobRef, blob_payload, decode_value, encode_value
 from tests.folding import Task, failed, reopening
 from tests.make_events import Writer
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from journal.codec import decode_value
+from journal.values import decode_value
 from tests.folding import Task, failed, reopening
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from journal.codec import decode_value
 from journal.events import Envelope
+from journal.values import decode_value
 from tests.folding import Task, failed, reopening
 
 

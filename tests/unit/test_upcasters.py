@@ -9,10 +9,10 @@ import pytest
 from msgspec import Raw, Struct
 
 from journal import upcasters
-from journal.codec import encode, encode_value
 from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, OWNER, Envelope, StepCompleted, ValueRecorded
 from journal.upcasters import check_chains, read_bodies, upcast, upcaster
+from journal.values import encode, encode_value
 
 Dict = dict[str, Any]
 
