@@ -90,4 +90,18 @@ MUTATIONS = (
         "if False:",
         ("tests/integration/test_agent.py", "-k", "memory"),
     ),
+    Mutation(
+        "a once call in flight counts as never begun",
+        "journal/evolve.py",
+        'if lost and call.effect == "once":',
+        "if False:",
+        ("tests/unit/test_state_calls.py",),
+    ),
+    Mutation(
+        "of two messages with one id the sender keeps its own",
+        "journal/owner.py",
+        "mine.event, mine.body = event, None",
+        "pass",
+        ("tests/integration/test_confirm.py", "-k", "two_messages"),
+    ),
 )

@@ -100,18 +100,6 @@ MUTATIONS = (
         "await self.task.look()\n        decision = None",
     ),
     Mutation(
-        "a once call in flight is uncertain",
-        "journal/evolve.py",
-        'if lost and call.effect == "once":',
-        "if False:",
-    ),
-    Mutation(
-        "of two messages with one id the first in the log counts",
-        "journal/owner.py",
-        "mine.event, mine.body = event, None",
-        "pass",
-    ),
-    Mutation(
         "a fenced worker stops",
         "journal/owner.py",
         "if self.state.head.claim_id == event.id and not self._is_renewal(event):",
