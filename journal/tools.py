@@ -10,7 +10,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from msgspec import Struct
 from tenacity import RetryCallState, wait_exponential, wait_random
@@ -128,7 +128,28 @@ async def run_function(
     return await result if inspect.isawaitable(result) else result
 
 
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+
+
+@overload
 def tool(
+    *,
+    effect: str = ...,
+    name: str | None = ...,
+    retries: int = ...,
+    timeout: float | None = ...,
+    retry_on: Errors | None = ...,
+    never_on: Errors = ...,
+    backoff: float = ...,
+    backoff_max: float = ...,
+    on_uncertain: str | Callable[..., Any] | None = ...,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
     *,
     effect: str = "idempotent",
     name: str | None = None,
@@ -139,8 +160,8 @@ def tool(
     backoff: float = 0.5,
     backoff_max: float = 30.0,
     on_uncertain: str | Callable[..., Any] | None = None,
-) -> Callable[[Callable[..., Any]], Tool]:
-    """Declare a function, sync or async, a tool.
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Declare a function, sync or async, a tool: `@tool`, or `@tool(…)` with a policy.
 
     effect        `none`: it changes nothing outside, and may run again at will; `idempotent`:
                   running it again under the same idempotency key changes nothing more; `once`: it
@@ -174,10 +195,9 @@ def tool(
                 "a tool that must not run twice is retried only after errors that say that it has "
                 "not run: name them with retry_on"
             )
-    return lambda function: Tool(
-        function,
-        name or function.__name__,
-        effect,
+    policy = functools.partial(
+        Tool,
+        effect=effect,
         retries=retries,
         timeout_s=timeout,
         retry_on=retry_on,
@@ -186,6 +206,11 @@ def tool(
         backoff_max_s=backoff_max,
         on_uncertain=on_uncertain,
     )
+
+    def declare(function: Callable[..., Any]) -> Tool:
+        return policy(function, name or function.__name__)
+
+    return declare if function is None else declare(function)
 
 
 def as_tool(function: Callable[..., Any] | Tool) -> Tool:

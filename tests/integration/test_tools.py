@@ -298,3 +298,16 @@ async def test_parallel_calls_that_were_done_before_a_crash_are_not_run_again(
     dies = False
     assert await run() == [0, 1, 2, 3]
     assert sorted(made) == [0, 1, 2, 2, 3]
+
+
+def test_a_tool_is_declared_with_a_policy_or_without() -> None:
+    @journal.tool
+    def bare(x: int) -> int:
+        return x
+
+    @journal.tool(name="other", effect="none")
+    def named(x: int) -> int:
+        return x
+
+    assert (bare.name, bare.effect, bare(3)) == ("bare", "idempotent", 3)
+    assert (named.name, named.effect, named(3)) == ("other", "none", 3)
