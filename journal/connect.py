@@ -1,7 +1,7 @@
 """`connect`: from a URL to a journal whose tasks can be opened, resumed and looked at.
 
-Opens the log, reads its identity, finds tasks, claims them. What happens in an open task is
-`task`; what is written how is `owner`.
+Opens the log, reads its identity, claims tasks. How they are found and looked at is `looking`; what
+happens in an open task is `task`; what is written how is `owner`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from journal import outside
 from journal.backends import default_blobs, log_url, open_log, redact_hook
 from journal.blobs import BlobStore, blob_store
 from journal.claims import check_open, claim, claim_child
-from journal.codec import check_task_id, decode_event
-from journal.errors import BadRecord, TaskMismatch, TaskNotFound, UsageError
-from journal.events import Envelope
-from journal.finding import caught_up, every_state
-from journal.genesis import Identity, identify
+from journal.errors import TaskMismatch, TaskNotFound, UsageError
+from journal.genesis import identify
 from journal.ids import birth_ms, now_ms
-from journal.log import Log, OnScan, Record, Scanned
+from journal.log import OnScan, Scanned
+from journal.looking import Looking
 from journal.owner import Owner
 from journal.partition import partition_of
 from journal.payloads import Redacting, clean
 from journal.readback import Readback
 from journal.redact import Redact
-from journal.resume import CheckpointStore, check
+from journal.resume import CheckpointStore
 from journal.state import Subtask, TaskState
 from journal.step import Step
 from journal.task import Task
@@ -44,7 +42,7 @@ CONFIRM = ("always", "once")
 _SWEEP_SECONDS = 1.0
 
 
-class Journal:
+class Journal(Looking):
     """A connected journal. Made by `connect`, used as an async context."""
 
     def __init__(
@@ -62,10 +60,9 @@ class Journal:
         on_scan: OnScan | None,
         tracer_provider: TracerProvider | None,
     ) -> None:
-        self.url = url
+        super().__init__(url, checkpoints)
         self._create = create
         self.confirm = confirm
-        self._checkpoints = checkpoints
         self._kafka_config = kafka_config
         self._worker = worker
         self._deadline_s = deadline_s
@@ -79,7 +76,7 @@ class Journal:
         self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Journal:
-        self.log: Log = await open_log(
+        self.log = await open_log(
             self.url,
             create=self._create,
             config=self._kafka_config,
@@ -88,7 +85,7 @@ class Journal:
         if isinstance(self.log, Scanned):
             self.log.on_scan = self._on_scan
         try:
-            self.identity: Identity = await identify(self.log, create=self._create)
+            self.identity = await identify(self.log, create=self._create)
         except BaseException:
             await self.log.close()
             raise
@@ -111,51 +108,6 @@ class Journal:
             await asyncio.sleep(_SWEEP_SECONDS)
             for owner in list(self._owners):
                 owner.expire(now_ms())
-
-    # --- looking ----------------------------------------------------------------------------------
-
-    async def state(self, task_id: str) -> TaskState:
-        """The task's state now, without claiming it. Raises `TaskNotFound`."""
-        state, _, _ = await self._load(task_id)
-        if not state.exists:
-            raise TaskNotFound(f"no task {task_id} in {self.url}; journal tasks lists them")
-        return state
-
-    async def events(self, task_id: str, start: int = 0) -> AsyncIterator[tuple[int, Envelope]]:
-        """The task's events from offset `start` of its partition on: (offset, event), as they
-        were written, rejected ones too."""
-        for record in await self.records(task_id, start):
-            with contextlib.suppress(BadRecord):
-                yield record.offset, decode_event(record.value, record.key)
-
-    async def records(self, task_id: str, start: int = 0) -> list[Record]:
-        """The same as the log holds them, undecodable ones too."""
-        partition = partition_of(check_task_id(task_id), self.log.partitions)
-        start = start or await self._birth(task_id, partition)
-        return await self.log.read_key(partition, task_id.encode(), start)
-
-    async def _birth(self, task_id: str, partition: int) -> int:
-        """An offset below which the task has nothing; 0 where its id does not tell its birth."""
-        born = birth_ms(task_id)
-        return 0 if born is None else await self.log.offset_at(partition, born)
-
-    async def tasks(self, *, status: str | None = None) -> list[TaskState]:
-        """Every task's state, from the log alone, in order of appearance."""
-        return [s for s in await every_state(self.log) if status in (None, s.status)]
-
-    async def _load(self, task_id: str, start: int | None = None) -> tuple[TaskState, int, int]:
-        """(state, offset up to which it is known, offset of the task's last record). `start` is
-        an offset below which the task has nothing, where the caller knows one."""
-        partition = partition_of(check_task_id(task_id), self.log.partitions)
-        state = TaskState(task_id, partition=partition)
-        if self._checkpoints is not None and start is None:
-            found = await self._checkpoints.checkpoint(task_id, self.identity.journal_id)
-            if found is not None:
-                await check(self.log, partition, found)
-                state, start = found.state, found.next_offset
-        if not start:
-            start = await self._birth(task_id, partition)
-        return await caught_up(self.log, state, start)
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -180,7 +132,7 @@ class Journal:
         """
         check_traceparent(traceparent)
         description = None if description is None else clean(description, self.blobs)
-        state, known, last = await self._load(task_id)
+        state, known, last = await self.load(task_id)
         if state.exists:
             check_open(state, description, takeover)
             if not state.running:
@@ -198,7 +150,7 @@ class Journal:
     async def owned(self, task_id: str) -> AsyncIterator[Owner]:
         """The writing side of a task, there or not, before any claim: for whoever decides by its
         state whether to claim it."""
-        state, known, last = await self._load(task_id)
+        state, known, last = await self.load(task_id)
         async with self._owned(state, known, last) as owner:
             yield owner
 
@@ -250,7 +202,7 @@ class Journal:
         """See `journal.subtasks.Opener`. Raises `TaskFenced`, and `TaskMismatch` where the child's
         id is that of a task which is not this parent's."""
         id = subtask.child_task_id
-        state, known, last = await self._load(id, start)
+        state, known, last = await self.load(id, start)
         if state.exists and state.head.parent_ref != subtask.id:
             raise TaskMismatch(f"task {id} is no sub-task of {parent.id}; give another name")
         if not state.exists and not create:
@@ -269,7 +221,7 @@ class Journal:
 
     async def retry(self, task_id: str, reason: str | None = None) -> TaskState:
         """Reopen a failed task. Raises `TaskNotFound`, or `UsageError` where it has not failed."""
-        state, known, last = await self._load(task_id)
+        state, known, last = await self.load(task_id)
         if not state.exists:
             raise TaskNotFound(f"no task {task_id} in {self.url}; journal tasks lists them")
         if state.status != "failed":
@@ -313,7 +265,7 @@ class Journal:
     async def outside(self, task_id: str, traceparent: str | None = None) -> AsyncIterator[Owner]:
         """A way to append what is not its owner's to a task; every append is read back."""
         check_traceparent(traceparent)
-        state, known, last = await self._load(task_id)
+        state, known, last = await self.load(task_id)
         async with self._owned(state, known, last, confirm="always") as owner:
             carry(load_spans(self._tracer_provider), owner, traceparent)
             yield owner

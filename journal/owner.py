@@ -1,9 +1,10 @@
 """One task's appends, in order, by the worker that has claimed it.
 
-The pipeline between the agent's side and a log: it numbers events, sends them, learns what
-became of each, and keeps the folded state. What makes an append accepted differs: a conditional
-log decides inside the write; elsewhere the event is read back in log order (`readback`), and
-with `confirm="once"` an acknowledgement is enough for all but claims and `once` effects.
+Between the agent's side and a log: it numbers events, learns what became of each, and keeps the
+folded state; what is on its way stands in `pipeline`. What makes an append accepted differs: a
+conditional log decides inside the write; elsewhere the event is read back in log order
+(`readback`), and with `confirm="once"` an acknowledgement is enough for all but claims and `once`
+effects.
 
 Knows logs, envelopes and the fold; knows nothing of steps, tools or models.
 """
@@ -11,27 +12,25 @@ Knows logs, envelopes and the fold; knows nothing of steps, tools or models.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct
 
-from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE, judge
+from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE
 from journal.codec import decode_event
 from journal.errors import (
-    AppendRefused,
     BadRecord,
     JournalError,
     OutcomeUnknown,
     TaskEnded,
-    TaskFenced,
 )
 from journal.events import ANYONE, CLAIM, EVENT_TYPES, OWNER, Envelope, TaskClaimed
 from journal.fold import Verdict, apply
-from journal.ids import birth_ms, new_id, now_ms, rfc3339
+from journal.ids import new_id, now_ms, rfc3339
 from journal.log import Cursor, Log, Record
 from journal.pending import Pending
+from journal.pipeline import Pipeline
 from journal.readback import Readback
 from journal.state import TaskState
 from journal.values import encode
@@ -41,7 +40,7 @@ _SETTLED = frozenset((ACCEPTED, DUPLICATE, OUT_OF_PLACE))
 """Verdicts of which an owner learns that its event stands in the log and in the state."""
 
 
-class Owner:
+class Owner(Pipeline):
     """The writing side of one open task. `state` is what the log has accepted so far."""
 
     def __init__(
@@ -57,31 +56,16 @@ class Owner:
     ) -> None:
         """`known` is the offset up to which the key's records are folded into `state`; `last`
         the offset of the key's last record."""
-        self.log = log
-        self.state = state
-        self.key = state.task_id.encode()
-        self.partition = state.partition
+        super().__init__(log, state, last, deadline_s)
         self._known = known
         self._read_to = known + 1
-        self._last = last
-        self.birth_ms = birth_ms(state.task_id) or 0
-        self.cursor = Cursor(last)
         self._seq = state.head.seq
-        self._pending: deque[Pending] = deque()
-        self._refused: list[Pending] = []
-        self._recovering: asyncio.Task[None] | None = None
-        self.dead: JournalError | None = None
-        """What has ended this worker's ownership."""
-        self._unsettled = False
         self._settling: asyncio.Lock = asyncio.Lock()
         self._renewal: tuple[Envelope, Struct] | None = None
         self._parent: tuple[str | None, int | None] = None, None
-        self._conditional = log.conditional
         self._at_ack = not log.conditional and confirm == "once"
         self._verifier = Verifier(state.head)
         self._readback = readback
-        self.deadline_ms = int(deadline_s * 1000)
-        self._changed: set[asyncio.Future[None]] = set()
         self.live_calls: set[tuple[int, int]] = set()
         self.traceparent: str | None = None
         """That of claims, and of all events where nothing tells the current one (`tracing`)."""
@@ -191,17 +175,6 @@ class Owner:
         event.traceparent = self.traceparent
         return event
 
-    def _submit(self, event: Envelope, body: Struct | None) -> Pending:
-        if self.dead is not None:
-            raise self.dead
-        pending = Pending(self, event, body, now_ms())
-        if self._recovering is not None or self._refused:
-            self._refused.append(pending)
-        else:
-            self._pending.append(pending)
-            self.log.append(self.partition, pending)
-        return pending
-
     async def _read_back(self, pending: Pending) -> Verdict:
         """With `confirm="once"`: wait until the log shows that it was accepted."""
         with self._readback.held():
@@ -254,68 +227,12 @@ class Owner:
             self._unsettled = True
             self._fail(pending, OutcomeUnknown(f"{self._name()}: an event was refused as {label}"))
 
-    def failed(self, pending: Pending, error: Exception) -> None:
-        """The log says that the record was not, or may not have been, written."""
-        if isinstance(error, AppendRefused):
-            if pending in self._pending:
-                self._pending.remove(pending)
-                self._refused.append(pending)
-            if not self._pending and self._recovering is None:
-                self._recovering = asyncio.ensure_future(self._recover())
-            self._wake()
-            return
-        if self._was_read(pending):
-            return
-        if pending in self._pending:
-            self._pending.remove(pending)
-        self._unsettled = True
-        self._fail(pending, error)
-        # What stands behind it can no longer be accepted: its seq would leave a gap.
-        behind, self._refused = self._refused, []
-        for later in behind:
-            self._fail(later, OutcomeUnknown(f"{self._name()}: an append before this one failed"))
-
     def _was_read(self, pending: Pending) -> bool:
         """Whether the log has shown an event whose acknowledgement is lost: then it is written."""
         offset = self._verifier.accepted_at(pending.event.id)
         if offset is not None:
             self.written(pending, offset)
         return offset is not None
-
-    async def _recover(self) -> None:
-        """After a refusal: read what came, fold it, and send again what is still ours to send."""
-        try:
-            while self._refused:
-                for record in await self.log.read_key(self.partition, self.key, self._last + 1):
-                    self.seen(record)
-                if self.dead is not None:
-                    break
-                again, self._refused = self._refused, []
-                self.cursor = Cursor(self._last)
-                for pending in again:
-                    if self._claim_lost(pending.event):
-                        self._fail(pending, self._die(self._fenced()))
-                        continue
-                    pending.expect = self.cursor
-                    self._pending.append(pending)
-                    self.log.append(self.partition, pending)
-                while self._pending and not self._refused:
-                    await self.change()
-        except JournalError as error:
-            self._unsettled = True
-            for pending in self._refused:
-                self._fail(pending, error)
-            self._refused = []
-        finally:
-            self._recovering = None
-            refused, self._refused = self._refused, []
-            for pending in refused:
-                self._fail(pending, self.dead or OutcomeUnknown(f"{self._name()}: try again"))
-            # Whoever waits until all is settled has been woken before this was.
-            self._wake()
-
-    def _claim_lost(self, event: Envelope) -> bool:
-        return EVENT_TYPES[event.type][0] == CLAIM and judge(self.state.head, event) != ACCEPTED
 
     # --- what the log shows -------------------------------------------------------------------
 
@@ -428,74 +345,6 @@ class Owner:
         """The log cannot be followed any more (`LogReplaced`, `HistoryTruncated`)."""
         self._die(error)
 
-    def expire(self, ms: int) -> None:
-        """Give up on what has been on its way for longer than the deadline; `ms` is now."""
-        if self._conditional or not self._pending:
-            return
-        if self._pending[0].sent_ms + self.deadline_ms > ms:
-            return
-        stuck = [pending for pending in tuple(self._pending) if not self._was_read(pending)]
-        self._pending.clear()
-        self._unsettled = bool(stuck) or self._unsettled
-        for pending in stuck:
-            self._fail(
-                pending,
-                OutcomeUnknown(
-                    f"{self._name()}: not confirmed within {self.deadline_ms / 1000:g} s; "
-                    f"the next call finds out what became of it"
-                ),
-            )
-
-    # --- waiting --------------------------------------------------------------------------------
-
-    async def change(self, timeout_s: float | None = None) -> None:
-        """Return when something has happened to the state or to an append, or the time is up."""
-        future = asyncio.get_running_loop().create_future()
-        self._changed.add(future)
-        try:
-            await asyncio.wait((future,), timeout=timeout_s)
-        finally:
-            self._changed.discard(future)
-
     def watching(self) -> Any:
         """A context in which what others append is seen as it comes."""
         return self._readback.held()
-
-    async def drain(self) -> None:
-        """Return when nothing is on its way any more."""
-        while self._pending or self._recovering is not None:
-            await self.change()
-
-    def _wake(self) -> None:
-        for future in self._changed:
-            if not future.done():
-                future.set_result(None)
-
-    def _fail(self, pending: Pending, error: Exception) -> None:
-        if not pending.future.done():
-            pending.future.set_exception(error)
-            # Nobody may be waiting any more; that is no reason for a warning.
-            pending.future.exception()
-        self._wake()
-
-    def _die(self, error: JournalError) -> JournalError:
-        if self.dead is None:
-            self.dead = error
-            dying, self._pending = self._pending, deque()
-            for pending in (*dying, *self._refused):
-                self._fail(pending, error)
-            self._refused = []
-            self._wake()
-        return self.dead
-
-    def _name(self) -> str:
-        return f"task {self.state.task_id}"
-
-    def _fenced(self) -> TaskFenced:
-        return TaskFenced(
-            f"{self._name()}: another worker claimed it at {self.partition}:{self._last}; "
-            f"stop this one"
-        )
-
-    def _ended(self) -> TaskEnded:
-        return TaskEnded(f"{self._name()} has ended ({self.state.status})")

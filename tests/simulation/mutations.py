@@ -83,7 +83,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an event that the log has shown is written, though nobody acknowledged it",
-        "journal/owner.py",
+        "journal/pipeline.py",
         "if self._was_read(pending):",
         "if False:",
     ),
