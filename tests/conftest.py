@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +42,15 @@ def kafka_topic(kafka_broker: str) -> str:
 def kafka_url(kafka_broker: str, kafka_topic: str) -> str:
     """`kafka://host:port/topic` of `kafka_topic`."""
     return f"kafka://{kafka_broker}/{kafka_topic}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a journal can be made, on each log that outlives a process."""
+    if request.param == "sqlite":
+        return str(tmp_path / "journal.db")
+    kafka_url: str = request.getfixturevalue("kafka_url")
+    return kafka_url
 
 
 @pytest.fixture

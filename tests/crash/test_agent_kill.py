@@ -37,14 +37,6 @@ def rounds(full: int) -> int:
     return full if ASKED == "full" else int(ASKED)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    found: str = request.getfixturevalue("kafka_url")
-    return found
-
-
 def start(mode: str, url: str, place: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.crash.agents", mode, url, str(place)],

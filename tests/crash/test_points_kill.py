@@ -24,14 +24,6 @@ from tests.crash.points import INVOICE, MOMENTS, SECRET, Invoice
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    found: str = request.getfixturevalue("kafka_url")
-    return found
-
-
 def one_life(url: str, trace: Path) -> int:
     """The agent's exit code."""
     command = [sys.executable, "-m", "tests.crash.points", url, str(trace)]

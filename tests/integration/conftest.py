@@ -1,4 +1,4 @@
-"""A journal to connect to, on each log, for the tests of the agent's side."""
+"""A journal to connect to, on each log, for the tests of the agent's side; with spans, too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import journal
 from journal.blobs import DirectoryBlobs
+from tests.tracing import Seen
 
 Connect = Callable[..., journal.Journal]
 
@@ -35,3 +36,15 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
     return lambda **options: journal.connect(
         url, create=True, confirm=confirm, blobs=blobs, **options
     )
+
+
+@pytest.fixture
+def seen() -> Seen:
+    """What is told to OpenTelemetry."""
+    return Seen()
+
+
+@pytest.fixture
+def j(connect: Connect, seen: Seen) -> journal.Journal:
+    """A journal whose spans are `seen`."""
+    return connect(tracer_provider=seen.provider)

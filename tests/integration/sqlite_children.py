@@ -1,10 +1,12 @@
-"""What the embedded log's tests run in processes of their own. Each is a `main` function of
-picklable arguments, so that it can be spawned."""
+"""What the embedded log's tests run in processes of their own, and how they are started. Each is a
+`main` function of picklable arguments, so that it can be spawned."""
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import resource
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import apsw
@@ -12,6 +14,41 @@ import apsw
 from journal.errors import AppendRefused, JournalError, LogUnavailable
 from journal.log import NONE, Append, Cursor, append_and_wait
 from journal.sqlite_log import SqliteLog
+
+SPAWN = multiprocessing.get_context("spawn")
+FORK = multiprocessing.get_context("fork")
+
+
+async def received(pipe: Connection) -> object:
+    """The next thing that a child sends; `EOFError` once it is gone."""
+    return await asyncio.to_thread(pipe.recv)
+
+
+def started(
+    context: multiprocessing.context.BaseContext, main: Callable[..., None], *arguments: object
+) -> tuple[multiprocessing.process.BaseProcess, Connection]:
+    """A child that runs main(*arguments, pipe), and our end of the pipe."""
+    here, there = context.Pipe()
+    child = context.Process(target=main, args=(*arguments, there))  # type: ignore[attr-defined]
+    child.start()
+    there.close()
+    return child, here
+
+
+def chains(path: str) -> dict[bytes, list[int]]:
+    """Each key's offsets, as `prev` links them from the last one; checks the file on the way."""
+    db = apsw.Connection(path)
+    assert db.pragma("integrity_check") == "ok"
+    rows = db.execute("SELECT offset, key, prev FROM records ORDER BY offset").fetchall()
+    db.close()
+    found: dict[bytes, list[int]] = {}
+    for offset, key, prev in rows:
+        assert prev == found.get(key, [-1])[-1], (offset, key)
+        found.setdefault(key, []).append(offset)
+    return found
+
+
+# --- what they run ----------------------------------------------------------------------------
 
 
 class Acknowledged(Append):

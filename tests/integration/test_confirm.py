@@ -101,19 +101,31 @@ async def _opened(stack: AsyncExitStack, memory: Memory, confirm: str) -> journa
     return j
 
 
+def _log(j: journal.Journal) -> Kafka:
+    assert isinstance(j.log, Kafka)
+    return j.log
+
+
+async def _claiming(
+    stack: AsyncExitStack, confirm: str
+) -> tuple[journal.Task, journal.Journal, asyncio.Task[journal.Task]]:
+    """A task that runs, and another journal whose claim of it is on its way, but held."""
+    memory = Memory()
+    one = await _opened(stack, memory, confirm)
+    two = await _opened(stack, memory, confirm)
+    mine = await stack.enter_async_context(one.task("t", "d"))
+    _log(two).hold()
+    opening = asyncio.ensure_future(stack.enter_async_context(two.task("t")))
+    await _log(two).sent.wait()
+    return mine, two, opening
+
+
 @pytest.mark.parametrize("confirm", ["always", "once"])
 async def test_a_claim_counts_behind_what_came_before_it(confirm: str) -> None:
     async with AsyncExitStack() as stack:
-        memory = Memory()
-        one = await _opened(stack, memory, confirm)
-        two = await _opened(stack, memory, confirm)
-        mine = await stack.enter_async_context(one.task("t", "d"))
-        assert isinstance(two.log, Kafka)
-        two.log.hold()
-        opening = asyncio.ensure_future(stack.enter_async_context(two.task("t")))
-        await two.log.sent.wait()
+        mine, two, opening = await _claiming(stack, confirm)
         await mine.record_step(0, "mine")
-        two.log.release()
+        _log(two).release()
         theirs = await opening
         assert theirs.completed(0) is not None
         await theirs.record_step(1, "theirs")
@@ -123,16 +135,9 @@ async def test_a_claim_counts_behind_what_came_before_it(confirm: str) -> None:
 @pytest.mark.parametrize("confirm", ["always", "once"])
 async def test_a_claim_behind_the_end_opens_nothing(confirm: str) -> None:
     async with AsyncExitStack() as stack:
-        memory = Memory()
-        one = await _opened(stack, memory, confirm)
-        two = await _opened(stack, memory, confirm)
-        mine = await stack.enter_async_context(one.task("t", "d"))
-        assert isinstance(two.log, Kafka)
-        two.log.hold()
-        opening = asyncio.ensure_future(stack.enter_async_context(two.task("t")))
-        await two.log.sent.wait()
+        mine, two, opening = await _claiming(stack, confirm)
         await mine.complete("done")
-        two.log.release()
+        _log(two).release()
         with pytest.raises(TaskEnded):
             await opening
 

@@ -54,14 +54,6 @@ PAYLOADS: dict[str, bytes] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "kafka"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    kafka_url: str = request.getfixturevalue("kafka_url")
-    return kafka_url
-
-
 async def bare(log: Log, key: bytes, value: bytes) -> None:
     partition = partition_of("t", log.partitions)
     await append_and_wait(log, partition, key, value, 1_767_225_600_000)

@@ -17,16 +17,6 @@ from tests.tracing import REQUEST, Seen, asks
 Connect = Callable[..., journal.Journal]
 
 
-@pytest.fixture
-def seen() -> Seen:
-    return Seen()
-
-
-@pytest.fixture
-def j(connect: Connect, seen: Seen) -> journal.Journal:
-    return connect(tracer_provider=seen.provider)
-
-
 async def inc(x: int) -> int:
     return x + 1
 

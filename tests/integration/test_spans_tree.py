@@ -22,16 +22,6 @@ from tests.tracing import REQUEST, Seen, asks, parent, text
 Connect = Callable[..., journal.Journal]
 
 
-@pytest.fixture
-def seen() -> Seen:
-    return Seen()
-
-
-@pytest.fixture
-def j(connect: Connect, seen: Seen) -> journal.Journal:
-    return connect(tracer_provider=seen.provider)
-
-
 class Crash(BaseException):
     """What stands for the end of a process."""
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import apsw
@@ -25,9 +23,7 @@ from journal.sqlite_log import VALUE_BYTES, SqliteLog
 from journal.sqlite_writer import SAVE_HEADS_EVERY, WAL_AFTER_GROUPS, WAL_BYTES
 from tests.contract.probe import Probe, everything, put, settled, take, values
 from tests.integration import sqlite_children
-
-SPAWN = multiprocessing.get_context("spawn")
-FORK = multiprocessing.get_context("fork")
+from tests.integration.sqlite_children import FORK, SPAWN, chains, received, started
 
 
 @pytest.fixture
@@ -40,35 +36,6 @@ async def log(path: str) -> AsyncIterator[SqliteLog]:
     log = await SqliteLog.open(path, create=True)
     yield log
     await log.close()
-
-
-async def received(pipe: Connection) -> object:
-    """The next thing that a child sends; `EOFError` once it is gone."""
-    return await asyncio.to_thread(pipe.recv)
-
-
-def started(
-    context: multiprocessing.context.BaseContext, main: Callable[..., None], *arguments: object
-) -> tuple[multiprocessing.process.BaseProcess, Connection]:
-    """A child that runs main(*arguments, pipe), and our end of the pipe."""
-    here, there = context.Pipe()
-    child = context.Process(target=main, args=(*arguments, there))  # type: ignore[attr-defined]
-    child.start()
-    there.close()
-    return child, here
-
-
-def chains(path: str) -> dict[bytes, list[int]]:
-    """Each key's offsets, as `prev` links them from the last one; checks the file on the way."""
-    db = apsw.Connection(path)
-    assert db.pragma("integrity_check") == "ok"
-    rows = db.execute("SELECT offset, key, prev FROM records ORDER BY offset").fetchall()
-    db.close()
-    found: dict[bytes, list[int]] = {}
-    for offset, key, prev in rows:
-        assert prev == found.get(key, [-1])[-1], (offset, key)
-        found.setdefault(key, []).append(offset)
-    return found
 
 
 # --- many processes -------------------------------------------------------------------------

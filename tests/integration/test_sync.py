@@ -15,13 +15,10 @@ from journal.events import Decision, ToolCall
 from journal.tools import tool
 
 
-@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
-def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(autouse=True)
+def blobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the log, whichever it is."""
     monkeypatch.setenv("JOURNAL_BLOBS", str(tmp_path / "blobs"))
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    found: str = request.getfixturevalue("kafka_url")
-    return found
 
 
 class Crash(BaseException):

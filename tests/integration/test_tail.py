@@ -25,14 +25,6 @@ from tests.projecting import new_log, put, put_events
 PARTITIONS = 3
 
 
-@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    kafka: str = request.getfixturevalue("kafka_url")
-    return kafka
-
-
 @pytest.fixture
 async def log(url: str) -> AsyncIterator[Log]:
     """A journal without a task."""

@@ -52,14 +52,6 @@ class Liar(WrappedLog):
             self._log.append(partition, append)
 
 
-@pytest.fixture(params=["sqlite", "kafka"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    kafka_url: str = request.getfixturevalue("kafka_url")
-    return kafka_url
-
-
 def lying(j: journal.Journal) -> Liar:
     j.log = liar = Liar(j.log)
     return liar
