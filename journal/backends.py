@@ -93,6 +93,8 @@ def redact_hook(redact: Redact | str | None) -> Redact | None:
         raise UsageError(f"redact: {named} is neither patterns nor MODULE:FUNCTION")
     try:
         found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"redact: {named} cannot be imported: {error}") from None
     except Exception as error:
         raise UsageError(f"redact: {named} cannot be imported: {type(error).__name__}") from None
     if not callable(found):

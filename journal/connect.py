@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
@@ -36,7 +37,7 @@ from journal.tracecontext import check_traceparent
 from journal.tracing import carry, load_spans, traced
 
 if TYPE_CHECKING:
-    from journal.spans import TracerProvider
+    from journal.spans import Spans, TracerProvider
 
 CONFIRM = ("always", "once")
 _SWEEP_SECONDS = 1.0
@@ -103,6 +104,11 @@ class Journal(Looking):
             self._sweeper.cancel()
         await self.log.close()
 
+    @functools.cached_property
+    def _spans(self) -> Spans | None:
+        # Not sooner: who only looks does not wait for OpenTelemetry to be imported.
+        return load_spans(self._tracer_provider)
+
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
@@ -141,8 +147,7 @@ class Journal(Looking):
         elif description is None:
             raise TaskNotFound(f"no task {task_id} in {self.url}; give a description to start it")
         async with self._owned(state, known, last) as owner:
-            spans = load_spans(self._tracer_provider)
-            with traced(spans, owner, traceparent, agent_name=agent_name) as inside:
+            with traced(self._spans, owner, traceparent, agent_name=agent_name) as inside:
                 resumed = await claim(owner, description, agent_name, self._worker)
                 yield Task(state, owner, self.blobs, resumed, self, inside)
 
@@ -215,7 +220,7 @@ class Journal(Looking):
             return
         async with self._owned(state, known, last) as owner:
             above = parent.spans, parent.owner.traceparent
-            with traced(load_spans(self._tracer_provider), owner, parent=above) as inside:
+            with traced(self._spans, owner, parent=above) as inside:
                 await claim_child(owner, parent.id, subtask, epoch, self._worker)
                 yield Task(state, owner, self.blobs, None, self, inside)
 
@@ -230,7 +235,7 @@ class Journal(Looking):
             why = None if reason is None else clean(reason, self.blobs)
             body = ev.TaskReopened(self._worker, why)
             head = state.head
-            carry(load_spans(self._tracer_provider), owner)
+            carry(self._spans, owner)
             await owner.claim(
                 "TaskReopened",
                 body,
@@ -267,7 +272,7 @@ class Journal(Looking):
         check_traceparent(traceparent)
         state, known, last = await self.load(task_id)
         async with self._owned(state, known, last, confirm="always") as owner:
-            carry(load_spans(self._tracer_provider), owner, traceparent)
+            carry(self._spans, owner, traceparent)
             yield owner
 
     async def send(

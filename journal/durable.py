@@ -121,6 +121,8 @@ class Durable:
                 if not function.may_retry(error, failures):
                     raise
                 await asyncio.sleep(function.backoff_s(failures, error))
+                # Nothing that it appends would tell it meanwhile that the task is another's.
+                await self._task.look()
 
     def _traced(self, function: Callable[..., Any], name: str) -> AbstractContextManager[object]:
         spans = self._task.spans

@@ -210,8 +210,7 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
 
 
 def _complete(s: TaskState, step: Step, at: str | None) -> None:
-    if step.status == FAILED:
-        _resumed(step)
+    _resumed(step)
     step.status = COMPLETED
     step.completed_at = at
     if step.index != s.current_step:

@@ -37,7 +37,7 @@ def now_ms() -> int:
 
 
 def now() -> datetime:
-    """The same moment, UTC, to the microsecond."""
+    """The same moment, UTC, to the microsecond; by the one clock, that a test may replace."""
     return _EPOCH + timedelta(microseconds=time.time_ns() // 1_000)
 
 

@@ -177,10 +177,15 @@ class Owner(Pipeline):
 
     async def _read_back(self, pending: Pending) -> Verdict:
         """With `confirm="once"`: wait until the log shows that it was accepted."""
+        loop = asyncio.get_running_loop()
         with self._readback.held():
             verdict = await pending.future
+            until = loop.time() + self.deadline_ms / 1000
             while self._verifier.behind and self.dead is None:
-                await self.change()
+                await self.change(until - loop.time())
+                if loop.time() >= until:
+                    self._unsettled = True
+                    raise self._too_late()
         if self.dead is not None:
             raise self.dead
         return verdict
@@ -203,7 +208,7 @@ class Owner(Pipeline):
                 self._pending.remove(pending)
             elif pending.future.done():
                 return
-            self._verifier.acknowledged(pending.event.id)
+            self._verifier.acknowledged(pending)
             self._resolve(pending, offset)
 
     def _resolve(self, pending: Pending, offset: int) -> None:
@@ -286,10 +291,14 @@ class Owner(Pipeline):
             self._die(error)
             return
         kind = EVENT_TYPES[event.type][0]
-        claim = next((p for p in self._pending if own and p.event.id == event.id), None)
-        if claim is not None and kind == CLAIM:
-            self._pending.remove(claim)
-            self._resolve(claim, record.offset)
+        mine = next((p for p in self._pending if own and p.event.id == event.id), None)
+        if mine is not None and kind == CLAIM:
+            self._pending.remove(mine)
+            self._verifier.acknowledged(mine)
+            self._resolve(mine, record.offset)
+        elif mine is not None and kind == ANYONE and verdict == ACCEPTED:
+            # Another may have sent a message under the same id: the first in the log counts.
+            mine.event, mine.body = event, None
         elif not own and verdict == ACCEPTED:
             if kind == CLAIM and not self._is_renewal(event):
                 self._die(self._fenced())
@@ -299,7 +308,9 @@ class Owner(Pipeline):
         elif own and verdict == FENCED:
             self._die(self._fenced())
         elif own and verdict == AFTER_END:
-            self._die(TaskEnded(f"{self._name()} had ended when this worker wrote to it"))
+            self._die(
+                TaskEnded(f"{self._name()} had ended when this worker wrote to it; stop this one")
+            )
         elif own and verdict not in _SETTLED and kind == OWNER:
             self._die(
                 OutcomeUnknown(f"{self._name()}: an event was refused as {verdict}; reopen it")

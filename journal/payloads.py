@@ -117,10 +117,17 @@ _FREE = {"text", "reasoning", "content"}
 def _goes_as_it_is(decision: Decision) -> bool:
     """Whether JSON carries all that is free in it, but for lone surrogates, and nothing of it is
     to be escaped or stored. Raises `ValueRefused`."""
+    if decision.content is not None:
+        return False
+    if type(decision.text) not in _TEXTS or type(decision.reasoning) not in _TEXTS:
+        return False
     for call in decision.tool_calls:
         if not _is_flat(call.arguments) and may_hold_marks(bytes(encode_value(call.arguments))):
             return False
-    return decision.content is None
+    return True
+
+
+_TEXTS = (str, type(None))
 
 
 def _is_flat(arguments: Any) -> bool:
@@ -154,8 +161,9 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
         total += size
         outcomes.append(outcome)
     if total > EVENT_BYTES:
-        for outcome in outcomes:
-            outcome.result = await _stored(outcome.result, blobs, _SMALL_BYTES)
+        for n, outcome in enumerate(outcomes):
+            small = await _stored(outcome.result, blobs, _SMALL_BYTES)
+            outcomes[n] = msgspec.structs.replace(outcome, result=small)
     return outcomes
 
 

@@ -77,6 +77,8 @@ class Pipeline(ABC):
                 self._recovering = asyncio.ensure_future(self._recover())
             self._wake()
             return
+        if pending not in self._pending and pending.future.done():
+            return  # the log has shown it
         if self._was_read(pending):
             return
         if pending in self._pending:
@@ -133,13 +135,13 @@ class Pipeline(ABC):
         self._pending.clear()
         self._unsettled = bool(stuck) or self._unsettled
         for pending in stuck:
-            self._fail(
-                pending,
-                OutcomeUnknown(
-                    f"{self._name()}: not confirmed within {self.deadline_ms / 1000:g} s; "
-                    f"the next call finds out what became of it"
-                ),
-            )
+            self._fail(pending, self._too_late())
+
+    def _too_late(self) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"{self._name()}: not confirmed within {self.deadline_ms / 1000:g} s; "
+            f"the next call finds out what became of it"
+        )
 
     # --- waiting --------------------------------------------------------------------------------
 

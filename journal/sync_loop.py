@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import inspect
 import os
 import queue
@@ -18,7 +19,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
-from journal.tools import Tool, as_tool
+from journal.tools import Tool, as_tool, plain_call
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Here:
                 if not done.set_running_or_notify_cancel():
                     return  # nobody waits for it any more
                 try:
-                    done.set_result(context.run(function, *args, **kwargs))
+                    done.set_result(context.run(plain_call, function, *args, **kwargs))
                 except BaseException as error:
                     done.set_exception(error)
                     if not isinstance(error, Exception):
@@ -100,10 +101,7 @@ class Here:
             self._asked.put(call)
             return await asyncio.wrap_future(done)
 
-        for name in ("__name__", "__qualname__", "__doc__", "__wrapped__"):
-            with contextlib.suppress(AttributeError):
-                setattr(called, name, getattr(function, name))
-        called.__wrapped__ = function  # type: ignore[attr-defined]
+        functools.update_wrapper(called, function)
         return called
 
     def tool(self, function: Callable[..., Any] | Tool) -> Tool:
@@ -137,7 +135,12 @@ def entered(manager: Any) -> Iterator[Any]:
         return bool(await manager.__aexit__(*how))
 
     ended = asyncio.run_coroutine_threadsafe(inside(), running())
-    value = _result(begun)
+    try:
+        value = _result(begun)
+    except BaseException:
+        # Ctrl-C, in most cases: what is being opened must not be claimed unheard.
+        ended.cancel()
+        raise
     try:
         yield value
     except BaseException as error:

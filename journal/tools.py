@@ -124,8 +124,17 @@ async def run_function(
         getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
     ):
         return await function(*args, **kwargs)
-    result = await asyncio.to_thread(function, *args, **kwargs)
+    result = await asyncio.to_thread(plain_call, function, *args, **kwargs)
     return await result if inspect.isawaitable(result) else result
+
+
+def plain_call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The call, for a future to hold what it raises: a `StopIteration`, which none can hold,
+    becomes the `RuntimeError` that a coroutine makes of it."""
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 @overload
@@ -165,8 +174,9 @@ def tool(
 
     effect        `none`: it changes nothing outside, and may run again at will; `idempotent`:
                   running it again under the same idempotency key changes nothing more; `once`: it
-                  must not run twice. A function with a parameter `idempotency_key` is given it
-    retries       how often it may run again after a failure, counted across crashes
+                  must not run twice. A function with a parameter `idempotency_key` is given it,
+                  but for one that `task.run` was called with
+    retries       how often it may run again after a failure; in a step counted across crashes
     timeout       seconds that one run may take. A `once` tool that takes longer is uncertain
     retry_on      the exceptions after which it may: types, or a predicate; by default all, but
                   none of a `once` tool
@@ -208,14 +218,14 @@ def tool(
     )
 
     def declare(function: Callable[..., Any]) -> Tool:
-        return policy(function, name or function.__name__)
+        if not callable(function):
+            raise UsageError(f"@tool takes a function, not {function!r}; options have names")
+        called = getattr(function, "__name__", type(function).__name__)
+        return policy(function, name or called)
 
     return declare if function is None else declare(function)
 
 
 def as_tool(function: Callable[..., Any] | Tool) -> Tool:
     """A plain function is a tool whose effect is idempotent."""
-    if isinstance(function, Tool):
-        return function
-    name = getattr(function, "__name__", type(function).__name__)
-    return Tool(function, name, "idempotent")
+    return function if isinstance(function, Tool) else tool(function)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING
 
 from journal.owner import Owner
@@ -20,12 +19,13 @@ if TYPE_CHECKING:
     from journal.spans import Span, Spans, TaskSpans, TracerProvider
 
 
-@cache
 def load_spans(provider: TracerProvider | None) -> Spans | None:
     """What makes spans; None where the extra is not installed."""
     try:
         from journal.spans import Spans
-    except ModuleNotFoundError:
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
         return None
     return Spans(provider)
 

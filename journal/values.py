@@ -109,7 +109,7 @@ def loads(data: bytes | Raw) -> Any:
     try:
         return msgspec.json.decode(data)
     except msgspec.ValidationError:
-        return json.loads(bytes(data), parse_int=_integer, parse_float=_float)
+        return json.loads(bytes(data), parse_int=_integer, parse_float=_float, parse_constant=str)
 
 
 def _integer(text: str) -> int | str:

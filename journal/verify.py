@@ -14,7 +14,7 @@ import msgspec
 from journal.acceptance import ACCEPTED, Head, advance, judge
 from journal.codec import decode_event
 from journal.errors import EventTooNew
-from journal.events import EVENT_TYPES, Envelope
+from journal.events import ANYONE, EVENT_TYPES, Envelope
 from journal.log import NONE, Record
 from journal.pending import Pending
 
@@ -25,40 +25,50 @@ class Verifier:
     def __init__(self, head: Head) -> None:
         """`head` is that of a state folded in log order; it is copied."""
         self._head = msgspec.convert(msgspec.to_builtins(head), Head)
-        self._ahead: deque[str] = deque()
-        self._early: dict[str, tuple[int, str]] = {}
+        self._ahead: deque[tuple[str, int]] = deque()
+        self._early: dict[str, deque[tuple[int, str]]] = {}
 
     @property
     def behind(self) -> bool:
         """Whether something acknowledged has not been seen in the log yet."""
         return bool(self._ahead)
 
-    def acknowledged(self, id: str) -> None:
+    def acknowledged(self, mine: Pending) -> None:
         """An own event is durable."""
-        if self._early.pop(id, None) is None:
-            self._ahead.append(id)
+        id = mine.event.id
+        early = self._early.get(id)
+        if early is None:
+            self._ahead.append((id, _content(mine.event, mine.value)))
+            return
+        early.popleft()
+        if not early:
+            del self._early[id]
 
     def accepted_at(self, id: str) -> int | None:
         """Where the log has accepted an own event that nobody has acknowledged; None if not."""
-        offset, verdict = self._early.get(id, (NONE, ""))
+        offset, verdict = self._early[id][0] if id in self._early else (NONE, "")
         return offset if offset != NONE and verdict == ACCEPTED else None
 
     def seen(self, record: Record, pending: Iterable[Pending]) -> tuple[Envelope, bool, str]:
         """The next record: (event, whether it is one of ours, verdict). `pending` are the own
         events without an acknowledgement. Raises `BadRecord` or `EventTooNew`."""
         event = decode_event(record.value, record.key)
+        if event.type not in EVENT_TYPES:
+            raise EventTooNew(event.type, event.v, f"at offset {record.offset}")
         early = False
-        own = bool(self._ahead) and self._ahead[0] == event.id
+        own = bool(self._ahead) and self._ahead[0] == (event.id, _content(event, record.value))
         if own:
             self._ahead.popleft()
         elif any(mine.event.id == event.id for mine in pending):
             # The tail can be quicker than the acknowledgement.
             own = early = True
-        if event.type not in EVENT_TYPES:
-            raise EventTooNew(event.type, event.v, f"at offset {record.offset}")
         verdict = judge(self._head, event)
         advance(self._head, event, verdict)
         if early:
-            # The first copy counts.
-            self._early.setdefault(event.id, (record.offset, verdict))
+            self._early.setdefault(event.id, deque()).append((record.offset, verdict))
         return event, own, verdict
+
+
+def _content(event: Envelope, value: bytes | None) -> int:
+    """What tells two events of one id apart, where others can write one too; else 0."""
+    return hash(value) if EVENT_TYPES[event.type][0] == ANYONE else 0

@@ -25,7 +25,7 @@ _STEP_BYTES = 512
 EventRow = tuple[
     int, str, int, str, int | None, str | None, int | None, str | None, str | None, str | None, str
 ]
-"""offset, type, v, id, epoch, owner, seq, ref, at, body."""
+"""offset, type, v, id, epoch, owner, seq, ref, at, traceparent, body."""
 
 
 class TaskRows(Struct, array_like=True, gc=False):

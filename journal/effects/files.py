@@ -80,10 +80,12 @@ def append_line(path: str, line: str, idempotency_key: str) -> dict[str, Any]:
         raise ValueError("append_line: the line has a line break in it; call it for each line")
     data = line.encode() + b"\n"
     target = os.path.realpath(path)
-    _regular(path, target)
+    known = _regular(path, target)
+    mode = 0o666 if known is None else stat.S_IMODE(known.st_mode)
     folder, name = os.path.split(target)
     with (
-        _opened(os.path.join(folder, f".{name}.appended")) as notes_file,
+        # They hold the lines, so nobody may read them who may not read the file.
+        _opened(os.path.join(folder, f".{name}.appended"), mode) as notes_file,
         _locked(notes_file),
         _opened(target) as file,
     ):
@@ -177,8 +179,8 @@ def _regular(path: str, target: str) -> os.stat_result | None:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[int]:
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+def _opened(path: str, mode: int = 0o666) -> Iterator[int]:
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
     try:
         yield file
     finally:

@@ -76,7 +76,7 @@ async def http_request(
 ) -> dict[str, Any]:
     """Make a request; a server that keeps to `Idempotency-Key` acts on it once.
 
-    params   added to the URL's query
+    params   added to the URL's query, which is then written anew: leave them out of a signed URL
     headers  `Idempotency-Key` is the call's key unless it is given here
     json     a value to send as JSON; `content` is sent as it is
     timeout  seconds for all of it; not of a retry, which has as many again
@@ -100,7 +100,9 @@ async def http_request(
     shown = f"{method} {address.scheme}://{address.netloc.decode()}"
     # Not in the URL that is asked for: httpx writes that to its own log.
     auth = (address.username, address.password) if address.userinfo else None
-    address = address.copy_with(userinfo=b"").copy_merge_params(params or {})
+    address = address.copy_with(userinfo=b"")
+    if params:
+        address = address.copy_merge_params(params)
     try:
         sent = client.Headers(headers)
         if idempotency_key:
@@ -187,7 +189,10 @@ def _retry_after_s(text: str) -> float | None:
         parsed = email.utils.parsedate_tz(text)
         if parsed is None:
             return None
-        seconds = email.utils.mktime_tz(parsed) - time.time()
+        try:
+            seconds = email.utils.mktime_tz(parsed) - time.time()
+        except (ValueError, OverflowError):
+            return None
     return min(max(0.0, seconds), RETRY_AFTER_MAX_S)
 
 

@@ -144,11 +144,9 @@ async def test_an_argument_that_cannot_be_recorded_fails_before_the_effect(
     once = journal.tool(effect="once")(pay)
     async with connect() as j:
         async with j.task("t", "d") as task:
-            if value != IMPOSSIBLE[2][0]:
-                # Of a function only a digest of the arguments is kept, and NaN has one.
-                with pytest.raises(ValueRefused) as raised:
-                    await task.run(pay, value)
-                assert raised.value.path == path.replace("$", "$[0][0]", 1)
+            with pytest.raises(ValueRefused) as raised:
+                await task.run(pay, value)
+            assert raised.value.path == path.replace("$", "$[0][0]", 1)
             with pytest.raises(ValueRefused) as raised:
                 async with task.step() as step:
                     await step.call(once, what=value)

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 import journal
-from journal.errors import OutcomeUnknown, TaskEnded, TaskFenced
+from journal.errors import CallUncertain, OutcomeUnknown, TaskEnded, TaskFenced
 from journal.log import Append, Log, Record
 from journal.memory_log import Memory
 from tests.integration.test_unknown_outcome import Liar
@@ -22,15 +22,19 @@ _TURNS = 50
 
 
 class Relayed(Append):
-    """An append without its condition; `lost` ones fail long after they were written."""
+    """An append without its condition; `lost` ones fail long after they were written, `late` ones
+    are acknowledged as long after."""
 
-    __slots__ = ("inner", "lost")
+    __slots__ = ("inner", "late", "lost")
     inner: Append
     lost: bool
+    late: bool
 
     def written(self, offset: int) -> None:
         if self.lost:
             _later(_TURNS, self.inner.failed, OutcomeUnknown("the answer was lost"))
+        elif self.late:
+            _later(_TURNS, self.inner.written, offset)
         else:
             self.inner.written(offset)
 
@@ -48,7 +52,8 @@ def _later(turns: int, function: Callable[..., None], *args: object) -> None:
 
 class Kafka(Liar):
     """`held`: appends are kept back; `mute`: so many lose their acknowledgement; without `sight`
-    nothing is read back. After an append of the type `stalls_after` nobody hears of an end."""
+    nothing is read back; where it is `slow` things are read back before they are acknowledged.
+    After an append of the type `stalls_after` nobody hears of an end."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log)
@@ -59,13 +64,14 @@ class Kafka(Liar):
         self.going = asyncio.Event()
         self.going.set()
         self.stalls_after: str | None = None
+        self.slow = False
 
     def append(self, partition: int, append: Append) -> None:
         if self.stalls_after is not None and self.stalls_after.encode() in append.value:
             self.going.clear()
             self.sent.set()
         relayed = Relayed(append.key, append.value, append.timestamp_ms)
-        relayed.inner, relayed.lost = append, self.mute > 0
+        relayed.inner, relayed.lost, relayed.late = append, self.mute > 0, self.slow
         self.mute = max(0, self.mute - 1)
         if self.held is None:
             self._log.append(partition, relayed)
@@ -156,21 +162,84 @@ async def test_what_the_log_has_shown_counts_without_its_acknowledgement(confirm
         assert (state.current_step, state.head.epoch) == (2, 0)
 
 
-async def test_of_two_messages_with_one_id_the_first_in_the_log_counts() -> None:
+async def _received_second(
+    stack: AsyncExitStack, confirm: str, *, slow: bool
+) -> tuple[journal.Task, journal.Journal]:
+    """A task that receives a message behind another's with the same id, and its journal."""
+    memory = Memory()
+    one = await _opened(stack, memory, confirm)
+    two = await _opened(stack, memory, confirm)
+    task = await stack.enter_async_context(one.task("t", "d"))
+    stack.enter_context(task.owner.watching())
+    _log(one).slow = slow
+    _log(one).hold()
+    receiving = asyncio.ensure_future(task.receive("second", id="m"))
+    await _log(one).sent.wait()
+    await two.send("t", "first", id="m")
+    _log(one).release()
+    if slow:
+        _log(one).sight.set()
+    await receiving
+    return task, one
+
+
+@pytest.mark.parametrize(("confirm", "slow"), [("always", False), ("always", True), ("once", True)])
+async def test_of_two_messages_with_one_id_the_first_in_the_log_counts(
+    confirm: str, slow: bool
+) -> None:
     async with AsyncExitStack() as stack:
-        memory = Memory()
-        one = await _opened(stack, memory, "always")
-        two = await _opened(stack, memory, "always")
-        task = await stack.enter_async_context(one.task("t", "d"))
-        assert isinstance(one.log, Kafka)
-        one.log.hold()
-        receiving = asyncio.ensure_future(task.receive("second", id="m"))
-        await one.log.sent.wait()
-        await two.send("t", "first", id="m")
-        one.log.release()
-        await receiving
+        task, one = await _received_second(stack, confirm, slow=slow)
         assert bytes(task.state.messages_received["m"].content) == b'"first"'
-        assert task.state.messages_received == (await two.state("t")).messages_received
+        assert task.state.messages_received == (await one.state("t")).messages_received
+        await task.record_step(0, "goes on")
+
+
+async def test_a_message_that_counted_too_soon_ends_its_worker() -> None:
+    async with AsyncExitStack() as stack:
+        task, one = await _received_second(stack, "once", slow=False)
+        with pytest.raises(OutcomeUnknown, match="reopen it"):
+            await task.look()
+        assert bytes((await one.state("t")).messages_received["m"].content) == b'"first"'
+
+
+@pytest.mark.parametrize("confirm", ["always", "once"])
+async def test_one_message_received_twice_at_once_is_one(confirm: str) -> None:
+    async with AsyncExitStack() as stack:
+        one = await _opened(stack, Memory(), confirm)
+        task = await stack.enter_async_context(one.task("t", "d"))
+        _log(one).slow = True
+        with task.owner.watching():
+            await asyncio.gather(*(task.receive("hello", id="m") for _ in range(2)))
+            assert await task.subtask("x", lambda child: child.id) == "t:x"
+        assert list(task.state.messages_received) == ["m"]
+
+
+async def test_what_is_not_read_back_in_time_is_unknown_and_is_settled() -> None:
+    charged: list[int] = []
+
+    @journal.tool(effect="once")
+    def charge(cents: int) -> int:
+        charged.append(cents)
+        return cents
+
+    async with AsyncExitStack() as stack:
+        one = await stack.enter_async_context(
+            journal.connect(Memory(), confirm="once", deadline_s=0.05)
+        )
+        one.log = Kafka(one.log)
+        task = await stack.enter_async_context(one.task("t", "d"))
+        step = await stack.enter_async_context(task.step())
+        await step.decide(lambda: journal.Decision("charge"))
+        _log(one).sight.clear()
+        with pytest.raises(OutcomeUnknown, match="not confirmed within"):
+            await step.call(charge, 5)
+        assert not charged
+        _log(one).sight.set()
+        with pytest.raises(CallUncertain):
+            await step.options(call=0).call(charge, 5)
+        await step.resolve(0, run_again=True)
+        assert await step.options(call=0).call(charge, 5) == 5
+    assert charged == [5]
 
 
 @pytest.mark.parametrize("confirm", ["always", "once"])

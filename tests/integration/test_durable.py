@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import journal
-from journal.errors import ReplayDiverged, UsageError
+from journal.errors import ReplayDiverged, TaskFenced, UsageError
 from journal.events import Decision
 
 Connect = Callable[[], journal.Journal]
@@ -270,3 +270,26 @@ async def test_gather_keeps_its_limit_when_it_goes_on(connect: Connect) -> None:
     assert 5 in made
     # At most those that ran beside the one that died.
     assert len(set(first) & set(made)) <= 2
+
+
+async def test_a_worker_that_lost_its_task_tries_no_more(connect: Connect) -> None:
+    tried = asyncio.Event()
+    runs: list[int] = []
+
+    @journal.tool(retries=6, backoff=0.001)
+    async def flaky() -> None:
+        runs.append(1)
+        if not tried.is_set():
+            tried.set()
+            await taken.wait()
+        raise OSError("busy")
+
+    taken = asyncio.Event()
+    async with connect() as j, connect() as other, j.task("t", "d") as task:
+        running = asyncio.ensure_future(task.run(flaky))
+        await tried.wait()
+        async with other.task("t"):
+            taken.set()
+            with pytest.raises(TaskFenced):
+                await running
+    assert runs == [1]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from journal import sync, sync_loop
 from journal.errors import SubtaskFailed, TaskFenced, ToolError
 from journal.events import Decision, ToolCall
+from journal.sync_loop import entered
 from journal.tools import tool
 
 
@@ -170,3 +174,30 @@ def test_a_function_that_takes_too_long_has_failed_when_it_ends(url: str) -> Non
                 step.call(slow)
         assert raised.value.error_type == "TimeoutError"
         assert task.state.steps[0].all_calls()[0].status == "failed"
+
+
+def test_an_interrupt_while_a_task_is_opened_opens_nothing() -> None:
+    given_up = threading.Event()
+
+    class Opening:
+        async def __aenter__(self) -> None:
+            main = threading.main_thread().ident
+            # Nothing tells where the main thread stands, but its frame.
+            while sys._current_frames()[main or 0].f_code.co_name != "wait":  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                given_up.set()
+                raise
+
+        async def __aexit__(self, *_: object) -> None: ...
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), entered(Opening()):
+            pytest.fail("it was entered")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert given_up.wait(60)

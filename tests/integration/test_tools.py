@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -311,3 +312,29 @@ def test_a_tool_is_declared_with_a_policy_or_without() -> None:
 
     assert (bare.name, bare.effect, bare(3)) == ("bare", "idempotent", 3)
     assert (named.name, named.effect, named(3)) == ("other", "none", 3)
+
+
+def test_whatever_can_be_called_is_a_tool_and_nothing_else() -> None:
+    assert journal.tool(functools.partial(lambda x: x, 1)).name == "partial"
+    with pytest.raises(UsageError, match="options have names"):
+        journal.tool("once")  # type: ignore[call-overload]
+
+
+async def test_a_stop_iteration_comes_back(connect: Connect) -> None:
+    def runs_out() -> Any:
+        return next(iter(()))
+
+    async with connect() as j, j.task("t", "d") as task:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await task.run(runs_out)
+
+
+async def test_a_model_cannot_choose_the_key(connect: Connect) -> None:
+    @journal.tool
+    async def keyed(x: int, idempotency_key: str) -> str:
+        return idempotency_key
+
+    async with connect() as j, j.task("t", "d") as task:
+        async with task.step() as step:
+            key = await step.call(keyed, x=1, idempotency_key="the model's")
+        assert key.startswith(f"{task.state.head.run_id}:0:0:")

@@ -263,3 +263,10 @@ def test_a_file_that_was_cut_is_appended_to(tmp_path: Path) -> None:
     append_line(str(path), "third", "c")
     append_line(str(path), "first", "a")
     assert path.read_text() == "third\n"
+
+
+def test_nobody_reads_the_notes_who_may_not_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "secret.log"
+    path.touch(mode=0o600)
+    append_line(str(path), "a line", "k")
+    assert stat.S_IMODE((tmp_path / ".secret.log.appended").stat().st_mode) == 0o600

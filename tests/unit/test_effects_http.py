@@ -48,6 +48,12 @@ async def test_the_key_is_sent_as_it_is(server: Server) -> None:
     assert (put.method, put.body) == ("PUT", "né".encode())
 
 
+@pytest.mark.parametrize("path", ["/a?X-Sig=a%20b&flag", "/a?name=%E9", "/a?t=1:2;3/4"])
+async def test_a_query_is_sent_as_it_is(path: str, server: Server) -> None:
+    await http_request("GET", server.url(path))
+    assert server.requests[0].path == path
+
+
 @pytest.mark.parametrize("key", ["run:scope/né:1", "k" * 256, "two\nlines"])
 async def test_a_key_that_no_header_takes_is_sent_as_its_digest(key: str, server: Server) -> None:
     for _ in range(2):
@@ -160,8 +166,11 @@ async def test_retry_after_is_seconds_or_a_date(
     assert least <= error.retry_after_s <= most
 
 
-async def test_a_retry_after_that_says_nothing_leaves_the_backoff(server: Server) -> None:
-    server.answers.append(Answer(503, b"", {"Retry-After": "soon"}))
+@pytest.mark.parametrize("text", ["soon", "Fri, 31 Dec 99999 23:59:59 GMT"])
+async def test_a_retry_after_that_says_nothing_leaves_the_backoff(
+    text: str, server: Server
+) -> None:
+    server.answers.append(Answer(503, b"", {"Retry-After": text}))
     error = await refusal("GET", server.url())
     assert getattr(error, "retry_after_s", 1) is None
     assert 0.5 <= http_request.backoff_s(1, error) <= 0.75

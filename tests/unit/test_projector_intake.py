@@ -24,4 +24,6 @@ async def test_it_reads_on_after_a_fold_that_failed() -> None:
     intake = _Intake(1, 10, False)
     with pytest.raises(ValueError, match="no"), intake.held():
         raise ValueError("no")
-    await intake.put((0, None))
+    feed = asyncio.create_task(intake.put((0, None)))
+    await asyncio.sleep(0)
+    assert feed.done()
