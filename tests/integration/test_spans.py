@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,3 +200,17 @@ async def test_an_unsampled_trace_is_carried_as_unsampled(connect: Connect) -> N
         assert task.traceparent is not None
         assert int(task.traceparent[-2:], 16) & 1 == 0
         assert task.state.traceparent == task.traceparent
+
+
+def test_an_opentelemetry_that_cannot_be_imported_is_not_an_absent_one(tmp_path: Path) -> None:
+    package = tmp_path / "opentelemetry"
+    package.mkdir()
+    (package / "__init__.py").write_text("import what_it_needs\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "from journal.tracing import load_spans; load_spans(None)"],
+        env=dict(os.environ, PYTHONPATH=str(tmp_path)),
+        capture_output=True,
+        text=True,
+    )
+    assert "No module named 'what_it_needs'" in done.stderr
+    assert done.returncode == 1
