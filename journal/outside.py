@@ -16,7 +16,7 @@ from journal.state import TaskState, Wait
 from journal.values import decode_value
 
 if TYPE_CHECKING:
-    from journal.connect import Journal
+    from journal.client import Journal
 
 
 async def send(

@@ -84,7 +84,7 @@ def redacted_text(text: str, redact: Redact) -> str:
     try:
         left = redact(text)
     except Exception as error:
-        raise UsageError(f"redact= failed with {type(error).__name__}; mend the function") from None
+        raise UsageError(f"redact= failed with {type(error).__name__}; mend it") from None
     if not isinstance(left, str):
         raise UsageError(f"redact= returned {type(left).__name__}; it must return text")
     return left

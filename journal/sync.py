@@ -19,7 +19,7 @@ from typing import Any
 from uuid import UUID
 
 from journal import connect as _connect
-from journal.connect import Journal as AsyncJournal
+from journal.client import Journal as AsyncJournal
 from journal.events import Decision
 from journal.state import Message, TaskState
 from journal.state import Step as StepState
@@ -32,7 +32,7 @@ from journal.waits import Until
 
 
 class Journal:
-    """See `journal.connect.Journal`. Made by `connect`, used as a context."""
+    """See `journal.Journal`. Made by `connect`, used as a context."""
 
     def __init__(self, inner: AsyncJournal) -> None:
         self.inner = inner
@@ -46,32 +46,32 @@ class Journal:
 
     @contextlib.contextmanager
     def task(self, task_id: str, description: str | None = None, **options: Any) -> Iterator[Task]:
-        """See `journal.connect.Journal.task`."""
+        """See `journal.Journal.task`."""
         with entered(self.inner.task(task_id, description, **options)) as task, inside(task.spans):
             yield Task(task)
 
     def state(self, task_id: str) -> TaskState:
-        """See `journal.connect.Journal.state`."""
+        """See `journal.Journal.state`."""
         return wait(self.inner.state(task_id))
 
     def tasks(self, *, status: str | None = None) -> list[TaskState]:
-        """See `journal.connect.Journal.tasks`."""
+        """See `journal.Journal.tasks`."""
         return wait(self.inner.tasks(status=status))
 
     def retry(self, task_id: str, reason: str | None = None) -> TaskState:
-        """See `journal.connect.Journal.retry`."""
+        """See `journal.Journal.retry`."""
         return wait(self.inner.retry(task_id, reason))
 
     def send(self, task_id: str, content: Any, role: str = "user", **options: Any) -> str:
-        """See `journal.connect.Journal.send`."""
+        """See `journal.Journal.send`."""
         return wait(self.inner.send(task_id, content, role, **options))
 
     def answer(self, task_id: str, value: Any, **options: Any) -> TaskState:
-        """See `journal.connect.Journal.answer`."""
+        """See `journal.Journal.answer`."""
         return wait(self.inner.answer(task_id, value, **options))
 
     def cancel(self, task_id: str, reason: str | None = None, **options: Any) -> TaskState:
-        """See `journal.connect.Journal.cancel`."""
+        """See `journal.Journal.cancel`."""
         return wait(self.inner.cancel(task_id, reason, **options))
 
 

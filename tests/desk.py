@@ -10,7 +10,7 @@ import pytest
 
 from journal.cli.import_ import import_files
 from journal.cli.main import parser
-from journal.connect import connect
+from journal.client import connect
 from journal.state import TaskState
 
 

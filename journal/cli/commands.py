@@ -16,8 +16,8 @@ import msgspec
 from journal.backends import log_url, open_log
 from journal.cli.lines import json_lines
 from journal.cli.progress import scan_bar
+from journal.client import Journal, connect
 from journal.codec import decode_event
-from journal.connect import Journal, connect
 from journal.errors import BadRecord, TaskNotFound, UsageError
 from journal.fold import apply
 from journal.genesis import identify

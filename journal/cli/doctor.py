@@ -21,7 +21,7 @@ from journal.backends import is_kafka, log_url
 from journal.blobs import DirectoryBlobs
 from journal.cli import diagnosis
 from journal.cli.diagnosis import Check, Contents, File, Folder, Remote, Versions
-from journal.connect import connect
+from journal.client import connect
 from journal.errors import EventTooNew, JournalError, LogError, NotAJournal
 from journal.genesis import read_genesis
 

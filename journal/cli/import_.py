@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from journal.connect import connect
+from journal.client import connect
 from journal.importers.files import read_file
 from journal.importers.model import Problem
 from journal.importers.write import Importer

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from journal.connect import Journal, connect
+from journal.client import Journal, connect
 from journal.errors import UsageError
 
 Config = Mapping[str, Any] | None

@@ -16,8 +16,8 @@ from typing import Any
 
 from journal.cli.lines import Row, json_lines, rows
 from journal.cli.output import Output
+from journal.client import connect
 from journal.codec import check_task_id
-from journal.connect import connect
 from journal.errors import EventTooNew, UsageError
 from journal.log import Log, Record
 from journal.partition import partition_of

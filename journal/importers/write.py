@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from journal import events as ev
 from journal.blobs import BlobStore
-from journal.connect import Journal
+from journal.client import Journal
 from journal.errors import TaskEnded, TaskFenced, ValueRefused
 from journal.importers.model import Decision, ImportedRun, Message
 from journal.importers.plan import Entry, Plan

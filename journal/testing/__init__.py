@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from journal.connect import Journal, connect
+from journal.client import Journal, connect
 from journal.memory_log import Memory
 from journal.testing.effects import Counted, Run, counted
 from journal.testing.harness import Outcome, Report, crash_everywhere, final, run_with_crashes

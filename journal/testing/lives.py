@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from journal.client import Journal, connect
 from journal.codec import decode_event
-from journal.connect import Journal, connect
 from journal.errors import BadRecord, UsageError
 from journal.genesis import GENESIS_KEY
 from journal.log import Append

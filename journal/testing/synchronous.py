@@ -13,7 +13,7 @@ from contextvars import copy_context
 from typing import Any
 
 from journal import sync
-from journal.connect import Journal
+from journal.client import Journal
 from journal.sync_loop import LOOP
 from journal.testing.lives import Agent, current_life
 

@@ -17,7 +17,7 @@ import pytest
 from journal import events as ev
 from journal.cli.import_ import import_files
 from journal.cli.main import parser
-from journal.connect import connect
+from journal.client import connect
 from journal.events import Decision
 from journal.values import decode_value
 from tests.desk import Desk

@@ -187,7 +187,7 @@ def test_a_hook_of_ones_own_stands_in_the_folder(tmp_path: Path) -> None:
     assert send("--redact", "shop:clean") == (0, "")
     assert send(JOURNAL_REDACT="shop:clean") == (0, "")
     assert [decode_value(m.content) for m in state(url).unread] == ["***", "***"]
-    why = "journal: redact: shop:no cannot be imported: AttributeError\n"
+    why = "journal: redact: shop:no cannot be imported: module 'shop' has no attribute 'no'\n"
     assert send("--redact", "shop:no") == (2, why)
 
 

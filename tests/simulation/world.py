@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from journal import ids
-from journal.connect import Journal, connect
+from journal.client import Journal, connect
 from journal.errors import (
     LogUnavailable,
     OutcomeUnknown,

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 COMMANDS = {"journal": "journal.cli.main", "projector": "projector.cli"}
-HEAVY = {"aiokafka", "apsw", "duckdb", "packaging", "pyarrow", "rich"}
+HEAVY = {"aiokafka", "apsw", "duckdb", "msgspec", "packaging", "pyarrow", "rich", "tenacity"}
 
 SHOW = """
 import sys

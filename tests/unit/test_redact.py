@@ -158,7 +158,7 @@ def test_a_function_that_fails_shows_nothing_of_what_it_was_given() -> None:
     def fails(text: str) -> str:
         raise ValueError(text)
 
-    with pytest.raises(UsageError, match=r"^redact= failed with ValueError$") as raised:
+    with pytest.raises(UsageError, match=r"failed with ValueError; mend it$") as raised:
         redact.redacted(encode_value("secret"), fails)
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
@@ -197,8 +197,8 @@ def test_a_function_is_named_by_the_argument_or_by_the_environment(
     [
         ("gone", "gone is neither patterns nor MODULE:FUNCTION"),
         ("shop_secrets:", "shop_secrets: is neither patterns nor MODULE:FUNCTION"),
-        ("no_such_module:gone", "no_such_module:gone cannot be imported: ModuleNotFoundError"),
-        ("shop_secrets:no", "shop_secrets:no cannot be imported: AttributeError"),
+        ("no_such_module:gone", "no_such_module:gone cannot be imported: No module named"),
+        ("shop_secrets:no", "shop_secrets:no cannot be imported: .* no attribute .no."),
         ("shop_secrets:number", "shop_secrets:number is no function from a text to a text"),
     ],
 )
