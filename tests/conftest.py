@@ -14,6 +14,8 @@ import pytest
 
 from tests.broker import Broker, NoBroker, new_broker, session_address
 
+pytest_plugins = ("tests.attacks",)
+
 
 def _without_broker(reason: str) -> None:
     # On a build server a test that silently did not run is worse than one that fails.

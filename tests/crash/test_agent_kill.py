@@ -1,13 +1,11 @@
 """SIGKILL of an agent at random moments, and two workers that open one task at once.
 
 The agents are processes of their own (`agents`); this file knows what they must leave behind.
-Rounds come from JOURNAL_TEST_ROUNDS: a number, or `full`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -23,18 +21,14 @@ from journal.events import CLAIM, EVENT_TYPES, OWNER
 from journal.fold import apply
 from journal.state import TaskState
 from journal.values import decode_value
+from tests.attacks import Rounds
 from tests.crash.agents import PARTS, RACE_STEPS, STEPS, TRACEPARENT, effects_files, report
 from tests.loopback import Server
 
-ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
 # Of the lines that a whole life prints the killer waits for one of the first few, so that most
 # runs take several lives; the delay then puts the kill between two lines.
 LINES, DELAY_S = 20, 0.004
 ROOT = Path(__file__).parents[2]
-
-
-def rounds(full: int) -> int:
-    return full if ASKED == "full" else int(ASKED)
 
 
 def start(mode: str, url: str, place: Path) -> subprocess.Popen[str]:
@@ -100,7 +94,7 @@ def check_trace(lines: list[str]) -> None:
 
 
 @pytest.mark.crash
-async def test_an_agent_killed_at_random(url: str, tmp_path: Path) -> None:
+async def test_an_agent_killed_at_random(url: str, tmp_path: Path, rounds: Rounds) -> None:
     kafka = url.startswith("kafka://")
     calm = str(tmp_path / "calm.db")
     assert await asyncio.to_thread(one_life, calm, tmp_path / "calm", None) == 0
@@ -151,7 +145,9 @@ def check_durable_trace(lines: list[str]) -> None:
 
 
 @pytest.mark.crash
-async def test_durable_calls_and_children_killed_at_random(url: str, tmp_path: Path) -> None:
+async def test_durable_calls_and_children_killed_at_random(
+    url: str, tmp_path: Path, rounds: Rounds
+) -> None:
     kafka = url.startswith("kafka://")
     calm = str(tmp_path / "calm.db")
     assert await asyncio.to_thread(one_life, calm, tmp_path / "calm", None, "durable") == 0
@@ -171,7 +167,7 @@ async def test_durable_calls_and_children_killed_at_random(url: str, tmp_path: P
 
 
 @pytest.mark.crash
-async def test_ready_effects_killed_at_random(url: str, tmp_path: Path) -> None:
+async def test_ready_effects_killed_at_random(url: str, tmp_path: Path, rounds: Rounds) -> None:
     kills = 0
     count = rounds(20 if url.startswith("kafka://") else 100)
     lines = sorted([f"part {n}" for n in range(PARTS)] + ["a step"] * STEPS)
@@ -219,7 +215,7 @@ async def check_owners(j: journal.Journal, task_id: str, winner: str) -> None:
 
 
 @pytest.mark.crash
-async def test_two_open_one_task_at_once(url: str, tmp_path: Path) -> None:
+async def test_two_open_one_task_at_once(url: str, tmp_path: Path, rounds: Rounds) -> None:
     async with journal.connect(url, create=True) as j:
         racers = [start("race", url, tmp_path / name) for name in ("a", "b")]
         try:

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -43,7 +44,10 @@ async def meanwhile(url: str, moment: str) -> None:
 
 
 @pytest.mark.crash
-async def test_points_killed_at_named_moments(url: str, tmp_path: Path) -> None:
+async def test_points_killed_at_named_moments(
+    url: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("attacks", f"{len(MOMENTS)} moments")
     trace, kills = tmp_path / "trace", []
     while code := await asyncio.to_thread(one_life, url, trace):
         assert code == -signal.SIGKILL, "the agent failed by itself"

@@ -1,13 +1,11 @@
 """SIGKILL of a projector at random moments, over and over: its tables must come out the same.
 
-Rounds come from JOURNAL_TEST_ROUNDS (default 5, with 2,000 events a round). The full test of
-50 kills over 100,000 events: JOURNAL_TEST_ROUNDS=50 pytest tests/crash/test_projector_kill.py
+A round has 2,000 events; the full count is 50 kills over 100,000 events.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -17,11 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks import Rounds
 from tests.make_events import many
 from tests.projecting import new_log, project, put, tables
 
-ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "5"
-ROUNDS = 50 if ASKED == "full" else int(ASKED)
 EVENTS_A_ROUND = 2_000
 EVENTS_A_TASK = 13
 
@@ -58,20 +55,21 @@ def _child(url: Path, db: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.crash
-async def test_killed_at_random(tmp_path: Path) -> None:
+async def test_killed_at_random(tmp_path: Path, rounds: Rounds) -> None:
+    count = rounds(50)
     url, db, calm = tmp_path / "j.db", tmp_path / "r.duckdb", tmp_path / "calm.duckdb"
     log, identity = await new_log(str(url))
-    await put(log, many(ROUNDS * EVENTS_A_ROUND // EVENTS_A_TASK))
+    await put(log, many(count * EVENTS_A_ROUND // EVENTS_A_TASK))
     began = time.perf_counter()
     await project(log, identity, calm, batch_records=1_000)
     whole_s = time.perf_counter() - began
     rng = random.Random(11)
     killed = 0
     # A child that is killed early gets little done, so that there is work for all the kills.
-    while killed < ROUNDS:
+    while killed < count:
         child = await asyncio.to_thread(_child, url, db)
         try:
-            await asyncio.to_thread(child.wait, rng.uniform(0, 4 * whole_s / ROUNDS))
+            await asyncio.to_thread(child.wait, rng.uniform(0, 4 * whole_s / count))
         except subprocess.TimeoutExpired:
             child.kill()
             killed += 1

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.attacks import FULL
 from tests.mutation.mutations import MUTATIONS, Mutation
 from tests.simulation.mutations import MUTATIONS as BY_SEEDS
 from tests.simulation.mutations import SEEDS
@@ -66,9 +67,7 @@ def test_a_broken_promise_is_seen(copy: Path, mutation: Mutation) -> None:
     broken(copy, file, old, new, *tests)
 
 
-@pytest.mark.skipif(
-    os.environ.get("JOURNAL_TEST_ROUNDS") != "full", reason="minutes each; JOURNAL_TEST_ROUNDS=full"
-)
+@pytest.mark.skipif(not FULL, reason="minutes each; JOURNAL_TEST_ROUNDS=full")
 @pytest.mark.parametrize("mutation", BY_SEEDS, ids=_name)
 def test_some_seed_sees_it(copy: Path, mutation: BySeeds) -> None:
     _, file, old, new = mutation

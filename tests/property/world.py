@@ -6,7 +6,6 @@ task only as far as `Model` tells them. Knows no fold.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -16,9 +15,10 @@ from msgspec.structs import replace
 
 from journal.events import ENDING, EVENT_TYPES, OWNER, Envelope
 from journal.values import encode, encode_value
+from tests.attacks import FULL
 from tests.property.model import Model
 
-ROUNDS = 2_000 if os.environ.get("JOURNAL_TEST_ROUNDS") == "full" else 200
+ROUNDS = 2_000 if FULL else 200
 
 
 def law(share: float = 1.0) -> settings:

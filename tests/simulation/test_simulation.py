@@ -1,8 +1,8 @@
 """Seeds of the simulation: nothing acknowledged is lost, nothing is doubled, all comes to its end.
 
-JOURNAL_TEST_ROUNDS: unset 300 seeds, a number, or `full`, which is 10,000. A seed that fails
-prints its history; `python -m tests.simulation SEED` shows the same again. That the properties
-bite is shown by `mutations`: what is turned off there, one at a time, costs some seed a violation.
+A seed that fails prints its history; `python -m tests.simulation SEED` shows the same again. That
+the properties bite is shown by `mutations`: what is turned off there, one at a time, costs some
+seed a violation.
 """
 
 from __future__ import annotations
@@ -12,22 +12,16 @@ import os
 import subprocess
 import sys
 
-import pytest
-
+from tests.attacks import Rounds
 from tests.simulation.run import lines, simulate
-
-ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "300"
-SEEDS = 10_000 if ASKED == "full" else int(ASKED)
-SHARES = 20
 
 
 def _history(seed: int) -> str:
     return "\n".join(lines(simulate(seed)))
 
 
-@pytest.mark.parametrize("share", range(SHARES))
-def test_no_seed_breaks_a_promise(share: int) -> None:
-    for seed in range(share, SEEDS, SHARES):
+def test_no_seed_breaks_a_promise(rounds: Rounds) -> None:
+    for seed in range(rounds(10_000, 300, "seeds")):
         world = simulate(seed)
         assert not world.violations, "\n".join(
             [*lines(world), f"again: python -m tests.simulation {seed}"]
