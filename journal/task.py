@@ -331,13 +331,19 @@ class Task:
             await self.owner.append("ResultRecorded", ev.ResultRecorded(name, raw))
 
     async def complete(self, final_answer: Any = None) -> None:
-        """End the task well; in an open step this completes the step too."""
+        """End the task well; in an open step this completes the step too.
+
+        Completing it once more with an equal answer changes nothing, so that a call whose outcome
+        was unknown can be made again.
+        """
+        answer = await payload(final_answer, self.blobs)
         open_steps = [i for i in self._live if i in self.state.steps]
-        body = ev.TaskCompleted(
-            await payload(final_answer, self.blobs),
-            open_steps[0] if len(open_steps) == 1 else None,
-        )
-        await self.owner.append("TaskCompleted", body)
+        body = ev.TaskCompleted(answer, open_steps[0] if len(open_steps) == 1 else None)
+        try:
+            await self.owner.append("TaskCompleted", body)
+        except TaskEnded:
+            if self.status != COMPLETED or _plain(self.state.final_answer) != _plain(answer):
+                raise
 
     async def fail(self, error: BaseException | str, *, error_type: str | None = None) -> None:
         """End the task badly; `journal retry` reopens it."""

@@ -12,7 +12,7 @@ import pytest
 
 import journal
 from journal.blobs import DirectoryBlobs
-from journal.errors import OutcomeUnknown, TaskFenced
+from journal.errors import OutcomeUnknown, TaskEnded, TaskFenced
 from journal.log import Append, Log
 from tests.wrapped_log import WrappedLog
 
@@ -151,3 +151,18 @@ async def test_what_was_recorded_all_the_same_does_not_run_again(tmp_path: Path)
                 await call()
             assert await step.options(call=0).call(pay) == "paid"
     assert ran == ["model", "pay", "value"]
+
+
+async def test_an_end_whose_answer_was_lost_is_the_end(tmp_path: Path) -> None:
+    async with connect(str(tmp_path / "journal.db"), tmp_path) as j:
+        liar = lying(j)
+        async with j.task("t", "d") as task:
+            liar.mute = 1
+            with pytest.raises(OutcomeUnknown):
+                await task.complete({"total": 3})
+            await task.complete({"total": 3})
+            with pytest.raises(TaskEnded):
+                await task.complete({"total": 4})
+        async with j.task("t", "d") as task:
+            await task.complete({"total": 3})
+        assert (await j.state("t")).status == "completed"
