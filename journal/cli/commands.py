@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -18,12 +19,20 @@ from journal.cli.lines import json_lines
 from journal.cli.progress import scan_bar
 from journal.client import Journal, connect
 from journal.codec import decode_event
-from journal.errors import BadRecord, TaskNotFound, UsageError
+from journal.errors import (
+    BadRecord,
+    BlobAltered,
+    BlobMissing,
+    JournalError,
+    TaskNotFound,
+    UsageError,
+)
 from journal.fold import apply
 from journal.genesis import identify
 from journal.log import Record
 from journal.partition import partition_of
 from journal.state import TaskState
+from journal.values import BlobRef, encode
 
 Config = Mapping[str, Any] | None
 
@@ -85,17 +94,27 @@ async def tasks(arguments: argparse.Namespace, config: Config) -> int:
 
 
 async def show(arguments: argparse.Namespace, config: Config) -> int:
-    """The run as its messages."""
+    """The run as its messages. A payload that is lost costs only itself, and exit status 1."""
+    lost: list[JournalError] = []
     async with _journal(arguments, config) as j:
         state = await j.state(arguments.task)
         from journal.messages import messages
 
+        def load(ref: BlobRef) -> bytes:
+            try:
+                return j.blobs.get(ref)
+            except (BlobAltered, BlobMissing) as error:
+                lost.append(error)
+                return encode(f"(lost: {ref.size:,} bytes, {ref.sha256})")
+
         print(f"{state.task_id}: {state.status}, step {state.current_step}")
-        for message in messages(state, "plain", j.blobs.get):
+        for message in messages(state, "plain", load):
             print(f"\n[{message['role']}]\n{message['content']}")
         if state.error is not None:
             print(f"\nfailed: {state.error_type}: {state.error}")
-    return 0
+    for error in lost:
+        print(f"journal: {error}", file=sys.stderr)
+    return 1 if lost else 0
 
 
 async def replay(arguments: argparse.Namespace, config: Config) -> int:

@@ -3,6 +3,7 @@ whole, to a resumption as well, and a blob that is gone or altered has an error 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import uuid
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import journal
 from journal import Content, Decision, ToolCall
 from journal.errors import BlobAltered, BlobMissing
+from tests.commands import run
 
 MANY = 50 * 1024 * 1024
 
@@ -96,6 +98,24 @@ async def test_a_blob_that_is_gone_or_altered_has_its_own_error(tmp_path: Path, 
         async with journal.connect(url, blobs=blobs) as j, j.task("t") as task:
             with pytest.raises(error):
                 await task.run(crop, Content(b"L" * 300_000, "image/png"))
+
+
+async def test_a_run_is_shown_but_for_a_payload_that_is_lost(tmp_path: Path) -> None:
+    url = tmp_path / "j.db"
+    async with journal.connect(url, blobs=tmp_path / "b") as j, j.task("t", "look") as task:
+        await task.record_step(0, "first")
+        await task.record_step(1, "x" * 300_000)
+        await task.record_step(2, "last")
+    (path,) = (p for p in (tmp_path / "b").rglob("*") if p.is_file())
+    path.unlink()
+    done = await asyncio.to_thread(
+        run, "show", "t", "--log", str(url), JOURNAL_BLOBS=str(tmp_path / "b")
+    )
+    assert done.returncode == 1
+    first, lost, last = (done.stdout.index(text) for text in ("first", "(lost: 300,002", "last"))
+    assert first < lost < last
+    assert done.stderr.count("\n") == 1
+    assert "is not there; point" in done.stderr
 
 
 async def test_the_environment_names_a_store(
