@@ -89,9 +89,9 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def serves(address: str) -> bool:
-    """True once the broker counts itself among the living: long before that it accepts
-    connections and even answers, but leads no partition."""
+def serves(address: str, brokers: int = 1) -> bool:
+    """True once the broker counts itself, and as many as `brokers` in all, among the living: long
+    before that it accepts connections and even answers, but leads no partition."""
     host, port = address.rsplit(":", 1)
     # Metadata v1 about no topics: length, api key 3, version 1, correlation id, no client id, 0.
     request = struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0)
@@ -99,10 +99,10 @@ def serves(address: str) -> bool:
         with socket.create_connection((host, int(port)), timeout=2) as connection:
             connection.sendall(request)
             with connection.makefile("rb") as answer:
-                _, _, brokers = struct.unpack(">iii", answer.read(12))
+                _, _, living = struct.unpack(">iii", answer.read(12))
     except (OSError, struct.error):
         return False
-    return bool(brokers > 0)
+    return bool(living >= brokers)
 
 
 def wait_until_serves(broker: Broker, died: Callable[[], bool]) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.broker import jars
 from tests.broker.base import Broker, BrokerFailed, free_ports, wait_until_serves
@@ -26,6 +29,16 @@ def _java_version() -> int | None:
     return int(match[1]) if match else None
 
 
+class _Listener(NamedTuple):
+    protocol: str
+    port: int
+    advertised: str | None = None
+
+
+def _listed(listeners: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in listeners.items())
+
+
 class JavaBroker(Broker):
     def __init__(self, properties: dict[str, str], *, quick_restart: bool) -> None:
         super().__init__(properties, quick_restart=quick_restart)
@@ -33,13 +46,18 @@ class JavaBroker(Broker):
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         self._ports = free_ports(2)
-        self._listeners: dict[str, int] = {}
+        self._listeners = {"PLAINTEXT": _Listener("PLAINTEXT", self._ports[0])}
         self.address = f"127.0.0.1:{self._ports[0]}"
+        self.controller = f"127.0.0.1:{self._ports[1]}"
 
-    def also_listen(self, protocol: str) -> str:
-        """Before the first start: serve a security protocol too, at the address returned."""
-        (self._listeners[protocol],) = free_ports(1)
-        return f"127.0.0.1:{self._listeners[protocol]}"
+    def also_listen(
+        self, protocol: str, *, name: str | None = None, advertised: str | None = None
+    ) -> str:
+        """Before the first start: serve a security protocol too, at the address returned. Clients
+        that come there are sent to `advertised` ("host:port"), by default the same."""
+        (port,) = free_ports(1)
+        self._listeners[name or protocol] = _Listener(protocol, port, advertised)
+        return f"127.0.0.1:{port}"
 
     @classmethod
     def missing(cls) -> str | None:
@@ -80,6 +98,23 @@ class JavaBroker(Broker):
                     process.stdin.close()
         self._watcher = self._process = None
 
+    def shut_down(self) -> None:
+        """SIGTERM, as an operator would: it hands its partitions over first, and ends."""
+        assert self._process is not None, "not running"
+        self._process.terminate()
+        self._process.wait()
+        self.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP: it holds its connections and says nothing, until `thaw`."""
+        assert self._process is not None, "not running"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None, "not running"
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         self.kill()
         folder, self._folder = self._folder, None
@@ -94,14 +129,16 @@ class JavaBroker(Broker):
         return ["java", *OPTIONS, "-cp", f"{jars.folder()}/*", *arguments]
 
     def _format(self, folder: Path) -> None:
-        port, controller = self._ports
-        listeners = {"PLAINTEXT": port, **self._listeners}
-        clients = ",".join(f"{name}://127.0.0.1:{at}" for name, at in listeners.items())
-        protocols = ",".join(f"{name}:{name}" for name in listeners)
+        listeners = {name: f"127.0.0.1:{at.port}" for name, at in self._listeners.items()}
+        advertised = {
+            name: at.advertised or listeners[name] for name, at in self._listeners.items()
+        }
+        protocols = ",".join(f"{name}:{at.protocol}" for name, at in self._listeners.items())
+        controls = "controller" in self.properties["process.roles"]
         ours = {
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"{clients},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": clients,
+            "controller.quorum.voters": f"1@{self.controller}",
+            "listeners": _listed(listeners | ({"CONTROLLER": self.controller} if controls else {})),
+            "advertised.listeners": _listed(advertised),
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
             "log.dirs": str(folder / "data"),
