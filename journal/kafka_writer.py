@@ -236,7 +236,7 @@ class Writer:
             certain = isinstance(error, _REFUSALS)
             why = self._refused(error) if certain else self._unknown(words(error))
             self._drop(lane, _BEHIND, group, why)
-            self._replace(words(error))
+            self._replace(f"another append failed with {words(error)}")
             return
         offset = future.result().offset
         if 0 <= offset <= lane.acked:

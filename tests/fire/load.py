@@ -52,7 +52,8 @@ class Agent:
         self.heard: dict[Fact, str] = {}
         self.wrong: list[str] = []
         self.troubles: Counter[str] = Counter()
-        self.last_trouble = ""
+        self.said: list[str] = []
+        """Of all troubles, what they said."""
         self.lives = 0
         self.asked = 0
         self.steps = 0
@@ -80,7 +81,7 @@ class Agent:
 
     def trouble(self, error: Exception) -> None:
         self.troubles[type(error).__name__] += 1
-        self.last_trouble = f"{type(error).__name__}: {error}"
+        self.said.append(f"{type(error).__name__}: {error}")
 
 
 class Load:
@@ -93,8 +94,8 @@ class Load:
         self.sent: list[Sent] = []
         self.complaints: list[str] = []
         self.journals: list[journal.Journal] = []
-        self.burden: dict[int, bytes] = {}
-        """Agent's number to what it says in its next step, besides."""
+        self.burden: dict[int, str] = {}
+        """Agent's number to what its model says besides, once."""
         self._options: dict[str, Any] = {"blobs": blobs, **options}
         self._works: list[asyncio.Task[None]] = []
         self._over: list[int] = []
@@ -197,7 +198,7 @@ class Load:
     def _shown(self, agent: Agent) -> str:
         return (
             f"{agent.task_id}: {agent.steps} steps, {agent.lives} lives, ended {agent.ended}, "
-            f"{dict(agent.troubles)} {agent.last_trouble}"
+            f"{dict(agent.troubles)} {agent.said[-1:]}"
         )
 
     # --- the agents ---------------------------------------------------------------------------
@@ -245,11 +246,10 @@ class Load:
             text = f"{name}, asked for the {agent.asked}. time"
             if self._over and agent.steps >= self._over[agent.number]:
                 return Decision(text)
-            burden = self.burden.pop(agent.number, b"").hex()
-            parts = [burden[at : at + 200_000] for at in range(0, len(burden), 200_000)]
-            return Decision(text, [ToolCall("note", {"of": text, "burden": parts})])
+            burden = self.burden.pop(agent.number, "")
+            return Decision(text, [ToolCall("note", {"of": text, "burden": burden})])
 
-        async def note(of: str, burden: list[str]) -> str:
+        async def note(of: str, burden: str) -> str:
             return f"{of}, noted in life {agent.lives}"
 
         reply = await step.decide(model)

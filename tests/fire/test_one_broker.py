@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
+from aiokafka.admin import NewTopic
 
+from journal.kafka_admin import settings_for
 from tests.broker.java import JavaBroker
 from tests.fire.checks import hold
 from tests.fire.load import Load
+from tests.fire.proxy import Proxy
 from tests.fire.scale import AGENTS, OPTIONS, scaled
+from tests.topics import admin
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fire]
 
@@ -50,5 +55,64 @@ async def test_agents_cancelled_while_they_append(broker: JavaBroker, tmp_path: 
             await load.until(lambda: load.on_its_way() >= AGENTS // 3, "appends on their way")
             load.crash(load.agents[turn % 2 :: 2])
             broker.thaw()
+        await load.finish()
+        await hold(load, tmp_path)
+
+
+BAD = {
+    "drops": (Proxy.drop,),
+    "stalls": (Proxy.stall,),
+    # The worst of them: Kafka has what was sent, and nobody is told so.
+    "loses answers": (Proxy.mute, Proxy.drop),
+    "trickles": (Proxy.trickle,),
+    "stalls, then drops": (Proxy.stall, Proxy.drop),
+}
+
+
+async def test_a_bad_connection(tmp_path: Path) -> None:
+    async with Proxy.running() as proxy:
+        broker = JavaBroker({}, quick_restart=True)
+        proxy.target = broker.also_listen("PLAINTEXT", name="PROXIED", advertised=proxy.address)
+        try:
+            await asyncio.to_thread(broker.start)
+            await behind(proxy, tmp_path)
+        finally:
+            await asyncio.to_thread(broker.stop)
+
+
+async def behind(proxy: Proxy, folder: Path) -> None:
+    url = f"kafka://{proxy.address}/t"
+    async with Load.working(url, folder, agents=AGENTS, **OPTIONS) as load:
+        for _ in range(scaled(3, 1)):
+            for faults in BAD.values():
+                await load.progress()
+                for fault in faults:
+                    fault(proxy)
+                    await asyncio.sleep(scaled(10, 3))
+                proxy.mend()
+        await load.finish()
+        await hold(load, folder)
+
+
+async def test_an_event_too_large(broker: JavaBroker, tmp_path: Path) -> None:
+    url = f"kafka://{broker.address}/t"
+    async with admin(broker.address) as client:
+        settings = settings_for(1) | {"max.message.bytes": "65536"}
+        await client.create_topics([NewTopic("t", 12, 1, topic_configs=settings)])
+    async with Load.working(url, tmp_path, agents=AGENTS, **OPTIONS) as load:
+        for turn in range(scaled(20, 3)):
+            await load.progress()
+            heavy = load.agents[turn % AGENTS]
+            before = heavy.troubles["LogUnavailable"]
+            # Random digits of 4 bits each: compressed they are half as long.
+            load.burden[heavy.number] = os.urandom(100_000).hex()
+            await load.progress(2)
+            assert heavy.troubles["LogUnavailable"] == before + 1, heavy.said
+            assert "nothing was written: MessageSizeTooLarge" in heavy.said[-1]
+            # The others were disturbed at most, and are not told that theirs was too large.
+            for agent in load.agents:
+                said = [text for text in agent.said if "MessageSizeTooLarge" in text]
+                assert agent is heavy or all("another append" in text for text in said), said
+            heavy.said.clear()
         await load.finish()
         await hold(load, tmp_path)
