@@ -131,6 +131,7 @@ class Clients:
             await client.close()
 
     async def _started(self, client: Any) -> Any:
+        _close_late_connections(client)
         stop = getattr(client, "stop", None) or client.close
         try:
             async with asyncio.timeout(self.connect_s):
@@ -179,6 +180,27 @@ class Clients:
             return f"{type(error).__name__}; do security.protocol and port fit together?"
         connection.close()
         return "it answers, but not yet with a cluster; try again"
+
+
+class _Late(dict[Any, Any]):
+    """The connections of a client that is closed."""
+
+    def __setitem__(self, key: Any, connection: Any) -> None:
+        connection.close()
+        super().__setitem__(key, connection)
+
+
+def _close_late_connections(client: Any) -> None:
+    """What a client was asked for goes on after its end, and may connect once more: nobody would
+    close that, and Python would complain."""
+    inner = client.client if isinstance(client, AIOKafkaProducer) else client._client
+    close = inner.close
+
+    async def close_for_good() -> None:
+        await close()
+        inner._conns = _Late()
+
+    inner.close = close_for_good
 
 
 _NOT_OF_A_CONNECTION = {"retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms"}

@@ -11,6 +11,8 @@ from journal.errors import (
     LogUnavailable,
     OutcomeUnknown,
 )
+from journal.kafka_client import Clients, parse_url
+from journal.kafka_config import client_options
 from journal.log import NONE
 from tests.broker import Broker
 from tests.topics import everything, opened, put
@@ -150,3 +152,14 @@ async def test_a_tail_begun_while_the_broker_is_away_begins_when_it_is_back(
         first = asyncio.create_task(anext(log.tail(0, 0)))
         await asyncio.to_thread(own_broker.start)
         assert [r.value for r in await first] == [b"1"]
+
+
+async def test_a_connection_that_comes_after_its_clients_end_is_closed(kafka_url: str) -> None:
+    clients = Clients(parse_url(kafka_url), client_options(None))
+    consumer = await clients.consumer()
+    client = consumer._client
+    broker = next(iter(client.cluster.brokers()))
+    late = asyncio.ensure_future(client._get_conn(broker.nodeId))
+    await asyncio.sleep(0)
+    await consumer.stop()
+    assert not (await late).connected()
