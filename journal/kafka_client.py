@@ -35,6 +35,15 @@ _RETIRE_S = 1.0
 # prints them all for a program that has set up no logging; one that has, still gets them.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
+
+def _is_no_login(record: logging.LogRecord) -> bool:
+    arguments = record.args if isinstance(record.args, tuple) else ()
+    return not any("Sasl" in type(argument).__name__ for argument in arguments)
+
+
+# At DEBUG it shows every request, and one of them is the password.
+logging.getLogger("aiokafka.conn").addFilter(_is_no_login)
+
 _BROKER = r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
 _URL = re.compile(rf"kafka://({_BROKER}(?:,{_BROKER})*)/([A-Za-z0-9._-]{{1,249}})")
 
@@ -164,6 +173,8 @@ class Clients:
                 connection = await create_conn(host.strip("[]"), int(port or 9092), **options)
         except TimeoutError:
             return "it does not answer"
+        except ssl.SSLCertVerificationError as error:
+            return _distrust(host, error)
         except ssl.SSLError as error:
             return f"the TLS handshake failed ({error.reason or error}); check the Kafka properties"
         except socket.gaierror:
@@ -173,9 +184,9 @@ class Clients:
                 return f"{os.strerror(error.errno).lower()}; is the broker running?"
             return "it closes the connection; do security.protocol and port fit together?"
         except UnsupportedSaslMechanismError:
-            return "it does not offer this sasl.mechanism"
+            return "it does not offer this sasl.mechanism; use one that it does"
         except (AuthenticationFailedError, SaslAuthenticationFailed):
-            return "it refuses the credentials; check the Kafka properties"
+            return "it refuses the credentials; check user, password and sasl.mechanism"
         except KafkaError as error:
             return f"{type(error).__name__}; do security.protocol and port fit together?"
         connection.close()
@@ -202,6 +213,19 @@ def _close_late_connections(client: Any) -> None:
 
     inner.close = close_for_good
 
+
+def _distrust(host: str, error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in _OF_ANOTHER_HOST:
+        return (
+            f"its certificate is not for {host}; use a name in it, or leave "
+            f"ssl.endpoint.identification.algorithm empty"
+        )
+    why = error.verify_message or "no reason given"
+    return f"its certificate is not trusted ({why}); name its authority in ssl.truststore.location"
+
+
+_OF_ANOTHER_HOST = (62, 64)
+"""OpenSSL's codes for a name, and for an address, that is not in a certificate."""
 
 _NOT_OF_A_CONNECTION = {"retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms"}
 

@@ -49,6 +49,8 @@ class JavaBroker(Broker):
         self._listeners = {"PLAINTEXT": _Listener("PLAINTEXT", self._ports[0])}
         self.address = f"127.0.0.1:{self._ports[0]}"
         self.controller = f"127.0.0.1:{self._ports[1]}"
+        self.format_options: list[str] = []
+        """Of `kafka-storage format`, such as `--add-scram` with a user."""
 
     def also_listen(
         self, protocol: str, *, name: str | None = None, advertised: str | None = None
@@ -146,7 +148,7 @@ class JavaBroker(Broker):
         properties = folder / "server.properties"
         lines = [f"{name}={value}\n" for name, value in (ours | self.properties).items()]
         properties.write_text("".join(lines))
-        command = ["format", "-t", CLUSTER_ID, "-c", str(properties)]
+        command = ["format", "-t", CLUSTER_ID, "-c", str(properties), *self.format_options]
         run = subprocess.run(
             self._java("kafka.tools.StorageTool", *command),
             capture_output=True,
