@@ -33,9 +33,12 @@ class Step:
         self.index = index
         self.task = task
         self.next_position = 0
-        self.scope = f"step {index}"
         self.span: Span | None = None
         self._scope = contextlib.ExitStack()
+
+    @property
+    def scope(self) -> str:
+        return f"step {self.index}"
 
     @property
     def recorded(self) -> StepState | None:
@@ -165,6 +168,10 @@ class Step:
         except BaseException:
             self.task.leave(self.index)
             raise
+        if self.task.completed(self.index):
+            # By an append whose outcome was unknown when this step was asked for.
+            self.task.leave(self.index)
+            self.index = self.task.enter()
         if self.task.spans is not None:
             self.span = self.task.spans.step(self.index, self.attempt, self.recorded)
             self.span.begin()

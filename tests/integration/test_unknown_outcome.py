@@ -89,6 +89,22 @@ async def test_an_append_whose_answer_was_lost_counts(tmp_path: Path) -> None:
     assert labels == ["TaskStarted", "StepCompleted", "TaskClaimed", "ResultRecorded"]
 
 
+async def test_a_step_that_was_completed_all_the_same_is_not_offered_again(tmp_path: Path) -> None:
+    async with connect(str(tmp_path / "journal.db"), tmp_path) as j:
+        liar = lying(j)
+        async with j.task("t", "d") as task:
+            with pytest.raises(OutcomeUnknown):
+                async with task.step() as step:
+                    await step.decide(journal.Decision, text="zero")
+                    liar.mute = 1
+            async with task.step() as step:
+                assert step.index == 1
+                await step.decide(journal.Decision, text="one")
+            labels = [event.type async for _, event in j.events("t")]
+    step_events = ["StepStarted", "StepCompleted"]
+    assert labels == ["TaskStarted", *step_events, "TaskClaimed", *step_events]
+
+
 async def test_all_that_wait_behind_it_go_on_under_the_new_claim(url: str, tmp_path: Path) -> None:
     async with connect(url, tmp_path) as j:
         liar = lying(j)
