@@ -46,8 +46,15 @@ async def whole_log(url: str) -> dict[int, list[Record]]:
         await log.close()
 
 
-async def hold(load: Load, folder: Path, *, records: dict[int, list[Record]] | None = None) -> None:
-    """All that must hold of agents that have ended. `records` where the log has lost some."""
+async def hold(
+    load: Load,
+    folder: Path,
+    *,
+    records: dict[int, list[Record]] | None = None,
+    db: Path | None = None,
+) -> None:
+    """All that must hold of agents that have ended. Where the log has lost its beginning,
+    `records` are those of all times, and `db` is a projection that has read what is gone."""
     whole = records is None
     records = await whole_log(load.url) if records is None else records
     wrong = [*load.complaints, *lies(load.sent, records)]
@@ -64,7 +71,7 @@ async def hold(load: Load, folder: Path, *, records: dict[int, list[Record]] | N
                 wrong.append(f"{agent.task_id} ended without {list(agent.heard)[len(heard) :]}")
             wrong += _in_order(task, list(agent.heard))
     assert not wrong, "\n".join(wrong[:20])
-    await asyncio.to_thread(projected, load.url, folder / "once.duckdb", placed, refused)
+    await asyncio.to_thread(projected, load.url, db or folder / "once.duckdb", placed, refused)
 
 
 def _folded(
@@ -118,12 +125,17 @@ def _in_order(task: Told, heard: list[Fact]) -> list[str]:
     return wrong
 
 
+def project_once(url: str, db: Path) -> subprocess.CompletedProcess[str]:
+    """`projector run --once`."""
+    command = [sys.executable, "-m", "projector.cli", "run", "--once", "--log", url]
+    return subprocess.run([*command, "--db", str(db)], capture_output=True, text=True, check=False)
+
+
 def projected(
     url: str, db: Path, placed: set[tuple[int, int, str]], refused: set[tuple[int, int, str]]
 ) -> None:
     """The tables of `projector run --once` hold what the log's fold does."""
-    command = [sys.executable, "-m", "projector.cli", "run", "--once", "--log", url]
-    run = subprocess.run([*command, "--db", str(db)], capture_output=True, text=True, check=False)
+    run = project_once(url, db)
     assert run.returncode == 0, run.stderr
     assert set(rows(db, 'SELECT "partition", "offset", id FROM events')) == placed
     assert set(rows(db, 'SELECT "partition", "offset", id FROM anomalies')) == refused

@@ -17,7 +17,14 @@ from typing import Any
 
 import journal
 from journal import Decision, ToolCall
-from journal.errors import LogUnavailable, OutcomeUnknown, TaskEnded, TaskFenced
+from journal.errors import (
+    LogNotFound,
+    LogReplaced,
+    LogUnavailable,
+    OutcomeUnknown,
+    TaskEnded,
+    TaskFenced,
+)
 from journal.state import COMPLETED, TaskState
 from journal.step import Step
 from journal.values import decode_value
@@ -59,6 +66,8 @@ class Agent:
         self.steps = 0
         """Whole steps in which it was not disturbed."""
         self.ended = False
+        self.lost: Exception | None = None
+        """That its log is not there any more."""
 
     def hear(self, step: int, what: str, text: Any) -> None:
         known = self.heard.setdefault((step, what), text)
@@ -99,6 +108,7 @@ class Load:
         self._options: dict[str, Any] = {"blobs": blobs, **options}
         self._works: list[asyncio.Task[None]] = []
         self._over: list[int] = []
+        self._may_lose = False
         self._changed = asyncio.Event()
         self._random = random.Random(agents)
 
@@ -166,6 +176,11 @@ class Load:
             ) from None
         self._check()
 
+    async def lose(self) -> None:
+        """Return once every agent has been told that its log is gone."""
+        self._may_lose = True
+        await self.until(lambda: all(agent.lost for agent in self.agents), "the loss of the log")
+
     async def finish(self) -> None:
         """No fault comes any more: let every agent make some steps and end."""
         self._over = [agent.steps + AFTER for agent in self.agents]
@@ -194,6 +209,8 @@ class Load:
         for work in self._works:
             if work.done() and not work.cancelled():
                 work.result()
+        if lost := [agent.lost for agent in self.agents if agent.lost and not self._may_lose]:
+            raise lost[0]
 
     def _shown(self, agent: Agent) -> str:
         return (
@@ -216,6 +233,10 @@ class Load:
                 agent.ended = True
             except GO_ON as error:
                 self._note(agent, error)
+            except (LogNotFound, LogReplaced) as error:
+                agent.lost = error
+                self._note(agent, error)
+                return
 
     async def _work(self, agent: Agent, task: journal.Task) -> None:
         stayed = False

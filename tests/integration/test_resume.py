@@ -5,6 +5,7 @@ Knows both packages, as an application that hands one to the other does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ import pytest
 import journal
 import projector
 from journal.blobs import DirectoryBlobs
+from journal.errors import HistoryTruncated
 from journal.events import Decision, ToolCall
-from journal.log import Log, Record
+from journal.log import Log, Record, append_and_wait
 from journal.messages import messages
 from tests.projecting import project
+
+Connect = Callable[..., journal.Journal]
 
 
 class Counting:
@@ -64,3 +68,31 @@ async def test_resuming_reads_only_what_the_projection_lacks(
             assert task.resumed is not None
             assert task.resumed.steps_reused == 6
             await task.complete("done")
+
+
+async def test_a_task_that_has_lost_its_beginning_does_not_start_anew(
+    connect: Connect, tmp_path: Path
+) -> None:
+    db = tmp_path / "runs.duckdb"
+    async with connect() as j:
+        async with j.task("t", "d") as task:
+            await task.record_step(0, "zero")
+            partition = task.state.partition
+        await project(j.log, j.identity, db)
+        # As before a truncation: the genesis record once more, where the log will begin.
+        start = (await j.log.starts())[partition]
+        (first,) = await anext(j.log.read(partition, start, start + 1))
+        assert first.key is not None
+        assert first.value is not None
+        cut = await append_and_wait(j.log, partition, first.key, first.value, first.timestamp_ms)
+        async with j.task("t") as task:
+            await task.record_step(1, "one")
+        await j.log.truncate(partition, cut)
+    async with connect() as j:
+        for look in (j.state("t"), j.send("t", "hello"), j.task("t", "d").__aenter__()):
+            with pytest.raises(HistoryTruncated, match="t: its beginning has been deleted"):
+                await look
+        async with j.task("another", "d"):
+            pass
+    async with connect(checkpoints=projector.connect(db)) as j, j.task("t", "d") as task:
+        assert task.state.current_step == 2

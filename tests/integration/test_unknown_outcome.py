@@ -6,6 +6,7 @@ A log that lies about its outcomes stands between the agent and the real one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -93,10 +94,13 @@ async def test_a_step_that_was_completed_all_the_same_is_not_offered_again(tmp_p
     async with connect(str(tmp_path / "journal.db"), tmp_path) as j:
         liar = lying(j)
         async with j.task("t", "d") as task:
-            with pytest.raises(OutcomeUnknown):
-                async with task.step() as step:
-                    await step.decide(journal.Decision, text="zero")
-                    liar.mute = 1
+            step = task.step()
+            async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(step)
+                await step.decide(journal.Decision, text="zero")
+                liar.mute = 1
+                with pytest.raises(OutcomeUnknown):
+                    await stack.aclose()
             async with task.step() as step:
                 assert step.index == 1
                 await step.decide(journal.Decision, text="one")
