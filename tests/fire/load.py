@@ -243,6 +243,8 @@ class Load:
         while task.running:
             try:
                 async with task.step() as step:
+                    if stayed:
+                        agent.recall(task.state)
                     await self._step(agent, task, step)
                 if task.running:
                     agent.hear(step.index, "done", "")

@@ -70,6 +70,7 @@ async def truncate(log: KafkaLog, before: dict[int, int]) -> dict[int, list[Reco
     return gone
 
 
+@full_only
 async def test_a_topic_truncated_below_its_projection(broker: JavaBroker, tmp_path: Path) -> None:
     """Agents that resume through the projection miss nothing."""
     url, db, old = f"kafka://{broker.address}/t", tmp_path / "r.duckdb", tmp_path / "old.duckdb"

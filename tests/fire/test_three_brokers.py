@@ -120,12 +120,13 @@ async def coordinator(cluster: Cluster, group: str) -> JavaBroker:
                 continue
 
 
+@full_only
 @pytest.mark.parametrize("cluster", [1], indirect=True)
 async def test_too_few_replicas(cluster: Cluster, tmp_path: Path) -> None:
     """Two of three are away for longer than an append may take: what is left takes nothing."""
     url = f"kafka://{cluster.address}/t"
     async with Load.working(url, tmp_path, agents=AGENTS, **OPTIONS) as load:
-        for _ in range(scaled(3, 1)):
+        for _ in range(3):
             await load.progress()
             _, *away = cluster.brokers
             for broker in away:

@@ -1,15 +1,17 @@
 """docker-compose.yml, brought up for real: the demo from this machine, SQL in the container.
 
-Knows the commands and the tables that the README names, and nothing inside the packages. Needs a
+Knows the commands, the tables that the README names, and where a task's partition is. Needs a
 Docker engine; the project's name, its ports and its volumes are this test's own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.partition import partition_of
 from tests.broker.base import free_ports
+from tests.topics import admin
 
 pytestmark = pytest.mark.docker
 
@@ -149,7 +153,51 @@ def test_three_brokers_and_the_death_of_one(compose: Compose) -> None:
     assert compose.running() == ["kafka1", "kafka2", "kafka3", "projector-cluster"]
     compose.journal("demo", "--log", compose.url)
     compose.until([{"completed": 1, "anomalies": 0}], _completed(compose))
-    compose("kill", "kafka2")
-    compose.journal("demo", "--log", compose.url)
+    _demo_while_its_leader_dies(compose)
     compose.until([{"completed": 2, "anomalies": 0}], _completed(compose))
+    # And from its beginning with two brokers.
+    compose.journal("demo", "--log", compose.url)
+    compose.until([{"completed": 3, "anomalies": 0}], _completed(compose))
     compose.until("healthy", compose.health)
+
+
+def _demo_while_its_leader_dies(compose: Compose) -> None:
+    """The demo stands still in its second step while the broker is killed that leads the
+    partition of its task."""
+    command = [sys.executable, "-u", "-c", JOURNAL, "demo", "--log", compose.url]
+    demo = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=compose.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert demo.stdout is not None
+    try:
+        said = demo.stdout.readline()
+        task_id = said.split()[-1]
+        while "step 1: the model is asked" not in said:
+            line = demo.stdout.readline()
+            assert line, said
+            said += line
+        os.killpg(demo.pid, signal.SIGSTOP)
+        compose("kill", f"kafka{asyncio.run(_leader(compose.url, task_id))}")
+        os.killpg(demo.pid, signal.SIGCONT)
+        rest, _ = demo.communicate(timeout=PATIENCE_S)
+        assert demo.returncode == 0, said + rest
+    finally:
+        if demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGKILL)
+            demo.communicate()
+
+
+async def _leader(url: str, task_id: str) -> int:
+    brokers, topic = url.removeprefix("kafka://").split("/")
+    async with admin(brokers) as client:
+        (described,) = await client.describe_topics([topic])
+    partitions = described["partitions"]
+    wanted = partition_of(task_id, len(partitions))
+    return next(found["leader"] for found in partitions if found["partition"] == wanted)
