@@ -138,7 +138,7 @@ class Load:
     @contextlib.asynccontextmanager
     async def connected(self, confirm: str = "always") -> AsyncIterator[journal.Journal]:
         async with journal.connect(self.url, create=True, confirm=confirm, **self._options) as j:
-            j.log = Witness(j.log, self.sent)
+            j.log = Witness(j.log, self.sent, self._changed.set)
             yield j
 
     # --- for the test -------------------------------------------------------------------------
@@ -186,6 +186,16 @@ class Load:
         self._over = [agent.steps + AFTER for agent in self.agents]
         await self.until(lambda: all(agent.ended for agent in self.agents), "every agent's end")
 
+    async def caught(self, wanted: int) -> int:
+        """Return once so many appends are on their way, or trouble is told of first: agents that
+        wait for an answer of a log that is frozen append nothing. How many there are."""
+        before = self._troubles()
+        await self.until(
+            lambda: self._on_their_way() >= wanted or self._troubles() > before,
+            f"{wanted} appends on their way",
+        )
+        return self._on_their_way()
+
     def crash(self, agents: list[Agent]) -> None:
         """Cancel them where they are, and let each begin again with another connection."""
         for agent in agents:
@@ -201,9 +211,11 @@ class Load:
         work.add_done_callback(lambda _: self._changed.set())
         self._works[agent.number : agent.number + 1] = [work]
 
-    def on_its_way(self) -> int:
-        """Appends of which the outcome has not been told yet."""
-        return sum(not sent.outcomes for sent in self.sent)
+    def _on_their_way(self) -> int:
+        return sum(not sent.outcomes for sent in self.sent[-1_000:])
+
+    def _troubles(self) -> int:
+        return sum(agent.troubles.total() for agent in self.agents)
 
     def _check(self) -> None:
         for work in self._works:

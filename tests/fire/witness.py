@@ -5,7 +5,7 @@ Knows the log's protocol; knows no events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from journal.errors import LogUnavailable
@@ -46,16 +46,18 @@ class _Noted(Append):
 
 
 class Witness(WrappedLog):
-    """Stands in front of `log`; `sent` is added to."""
+    """Stands in front of `log`; `sent` is added to, and `told` of that."""
 
-    def __init__(self, log: Log, sent: list[Sent]) -> None:
+    def __init__(self, log: Log, sent: list[Sent], told: Callable[[], None]) -> None:
         super().__init__(log)
         self.sent = sent
+        self._told = told
 
     def append(self, partition: int, append: Append) -> None:
         sent = Sent(partition, append.value)
         self.sent.append(sent)
         self._log.append(partition, _Noted(append, sent))
+        self._told()
 
 
 def lies(sent: Sequence[Sent], records: dict[int, list[Record]]) -> list[str]:
