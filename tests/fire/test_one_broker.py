@@ -59,6 +59,9 @@ async def test_agents_cancelled_while_they_append(broker: JavaBroker, tmp_path: 
             broker.thaw()
         assert caught > 0
         await load.finish()
+        # Cancelled in the moment in which it asks a broker for the cluster, aiokafka loses that
+        # connection, complains, and closes it when it is collected.
+        load.complaints = [text for text in load.complaints if "Unclosed AIOKafka" not in text]
         await hold(load, tmp_path)
 
 
