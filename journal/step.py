@@ -171,7 +171,7 @@ class Step:
         if self.task.completed(self.index):
             # By an append whose outcome was unknown when this step was asked for.
             self.task.leave(self.index)
-            self.index = self.task.enter()
+            self.index = self.task.step().index
         if self.task.spans is not None:
             self.span = self.task.spans.step(self.index, self.attempt, self.recorded)
             self.span.begin()

@@ -160,15 +160,11 @@ class Task:
 
     def step(self) -> Step:
         """The next step: the lowest that is neither completed nor running here."""
-        return Step(self, self.enter())
-
-    def enter(self) -> int:
-        """Take the next step's index."""
         index = self.state.current_step
         while index in self._live or self.completed(index):
             index += 1
         self._live.add(index)
-        return index
+        return Step(self, index)
 
     def leave(self, index: int) -> None:
         """A step's context has ended."""
