@@ -8,7 +8,6 @@ believed only while that record is still where it was.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from journal.errors import HistoryTruncated, LogError, LogReplaced
 from journal.kafka_client import Clients
@@ -28,17 +27,17 @@ class Landmark:
     def __init__(self, clients: Clients, reader: Reader, doubt_s: float = DOUBT_S) -> None:
         self.replaced: LogReplaced | None = None
         """Set once the topic was found to be another one."""
+        self._clients = clients
         self._address = clients.address
         self._reader = reader
         self._doubt_s = doubt_s
         self._loop = asyncio.get_running_loop()
         self._known: tuple[int, Record] | None = None
         self._latest: tuple[int, Record] | None = None
-        self._doubted = False
+        self._doubts = self._settled = 0
         self._verified = self._loop.time()
-        self._lock = asyncio.Lock()
         self._closed = False
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[LogError | None] | None = None
 
     def note(self, partition: int, record: Record) -> None:
         """A record that has been read and believed."""
@@ -48,46 +47,52 @@ class Landmark:
 
     def doubt(self, *_: object) -> None:
         """Something has happened that may mean another topic: believe nothing without a look."""
-        self._doubted = True
+        self._doubts += 1
         self.look()
 
     async def verify(self) -> None:
         """Return where what has just been read may be believed. Raises `LogReplaced`, and
         `LogUnavailable` where Kafka does not answer."""
-        if self._sure():
-            return
-        async with self._lock:
+        # A look that had begun before this was called may have begun before what is in doubt.
+        for _ in range(2):
             if self._sure():
                 return
-            now = self._loop.time()
-            self._doubted = False
+            looking = self._begin()
             try:
-                await self._compare()
-            except LogReplaced as error:
-                self.replaced = error
+                error = await asyncio.shield(looking)
+            except asyncio.CancelledError:
+                if looking.cancelled():
+                    raise self._clients.closed() from None
                 raise
-            except BaseException:
-                self._doubted = True
-                raise
-            self._verified = now
+            if error is not None:
+                raise error
 
     def look(self) -> None:
         """Look, if it is time to, with nobody waiting: `replaced` tells."""
-        if (
-            self.replaced is None
-            and self._looking is None
-            and not self._closed
-            and not self._sure()
-        ):
-            self._looking = self._loop.create_task(self._look_alone())
+        if self.replaced is None and not self._closed and not self._sure():
+            self._begin()
 
-    async def _look_alone(self) -> None:
+    def _begin(self) -> asyncio.Task[LogError | None]:
+        # One for all who wait: one after the other they would wait for a Kafka that is away.
+        if self._looking is None:
+            self._looking = self._loop.create_task(self._look())
+        return self._looking
+
+    async def _look(self) -> LogError | None:
+        began, doubts = self._loop.time(), self._doubts
         try:
-            # Whatever it is, whoever reads or appends next is told.
-            with contextlib.suppress(LogError):
-                await self.verify()
+            await self._compare()
+        except LogReplaced as error:
+            self.replaced = error
+            return error
+        except LogError as error:
+            self._doubts += 1
+            return error
         finally:
             self._looking = None
+        # Not sooner, or what is read meanwhile would be believed without a look.
+        self._verified, self._settled = began, doubts
+        return None
 
     def close(self) -> None:
         """Look no more."""
@@ -100,7 +105,7 @@ class Landmark:
             raise self.replaced
         if self._known is None:
             return True
-        return not self._doubted and self._loop.time() < self._verified + self._doubt_s
+        return self._doubts == self._settled and self._loop.time() < self._verified + self._doubt_s
 
     async def _compare(self) -> None:
         known, latest = self._known, self._latest
