@@ -173,5 +173,13 @@ class ProjectionError(JournalError):
     """The DuckDB file cannot be used: it is none, or not ours, or another journal's."""
 
 
+class DiskFailed(ProjectionError):
+    """The disk failed under the DuckDB file. What was committed before is in it, if the disk is."""
+
+
+class ProjectionDamaged(ProjectionError):
+    """The DuckDB file was cut short or altered; the message names `projector rebuild`."""
+
+
 class DiskFull(ProjectionError):
     """The DuckDB file has no room to grow. What was committed is in it, and it can go on there."""

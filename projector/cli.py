@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", "fold the log into the tables, and follow it until stopped", log)
     run.add_argument("--once", action="store_true", help="stop at the end of the log as of now")
+    command("rebuild", "fold the whole log into a new file, which then replaces the old one", log)
     sql = command("sql", "answer one SELECT, whether or not a projector runs")
     sql.add_argument("query", metavar="SQL", help="for example: SELECT * FROM runs")
     sql.add_argument(
@@ -80,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _sql(db, args.query, args.format)
         if args.command == "status":
             return asyncio.run(_status(db, args.log, args.kafka_config, args.format))
+        if args.command == "rebuild":
+            return asyncio.run(_rebuild(db, args.log, args.kafka_config, args.debug))
         return asyncio.run(_run(db, args.log, args.kafka_config, args.once, args.debug))
     except KeyboardInterrupt:
         return 130
@@ -118,17 +121,21 @@ def _kafka_config(file: str | None) -> Mapping[str, str] | None:
     return load(file)
 
 
-async def _run(db: str, url: str | None, kafka_config: str | None, once: bool, debug: bool) -> int:
+def _quiet(debug: bool) -> None:
     import logging
-
-    from journal.backends import log_url
-    from projector.output import complain
-    from projector.running import Projection, opened
 
     logging.basicConfig(format="projector: %(message)s", level=logging.WARNING)
     if not debug:
         # It repeats at every attempt what we say once.
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+async def _run(db: str, url: str | None, kafka_config: str | None, once: bool, debug: bool) -> int:
+    from journal.backends import log_url
+    from projector.output import complain
+    from projector.running import Projection, opened
+
+    _quiet(debug)
     url, config = log_url(url), _kafka_config(kafka_config)
     projection = Projection(db, url, lambda: opened(url, config), complain)
     loop = asyncio.get_running_loop()
@@ -138,6 +145,19 @@ async def _run(db: str, url: str | None, kafka_config: str | None, once: bool, d
         await (projection.once() if once else projection.follow())
     finally:
         await projection.close()
+    return 0
+
+
+async def _rebuild(db: str, url: str | None, kafka_config: str | None, debug: bool) -> int:
+    from journal.backends import log_url
+    from projector.output import complain
+    from projector.rebuild import rebuild
+    from projector.running import opened
+
+    _quiet(debug)
+    url, config = log_url(url), _kafka_config(kafka_config)
+    records, old = await rebuild(db, lambda: opened(url, config))
+    complain(f"{records:,} events read from {url} into {db}; the file before it is {old}")
     return 0
 
 

@@ -17,7 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from journal.codec import decode_event
-from journal.errors import BadRecord, DiskFull, HistoryTruncated, LogReplaced, ProjectionError
+from journal.errors import (
+    BadRecord,
+    DiskFailed,
+    DiskFull,
+    HistoryTruncated,
+    LogReplaced,
+    ProjectionDamaged,
+    ProjectionError,
+)
 from journal.genesis import Identity
 from journal.log import Log, Record
 from journal.resume import checksum
@@ -85,7 +93,8 @@ class Runner:
 
         Raises `EventTooNew` once what came before that event is committed, `LogReplaced` and
         `HistoryTruncated` where the log is not the one that the store has read, and
-        `ProjectionError` where the file cannot be written, after some tries; `DiskFull` at once.
+        `ProjectionError` where the file cannot be written, after some tries; `DiskFull`,
+        `DiskFailed` and `ProjectionDamaged` at once.
         """
         stop = stop or asyncio.Event()
         before = sys.getswitchinterval()
@@ -99,7 +108,7 @@ class Runner:
                         self.store = await asyncio.to_thread(self._open_store)
                     await self._attempt(self.store, follow, stop)
                     return
-                except DiskFull:
+                except (DiskFailed, DiskFull, ProjectionDamaged):
                     raise
                 except ProjectionError as error:
                     failures = failures + 1 if self.written == written else 1

@@ -1,4 +1,4 @@
-"""The projection's DuckDB file: the only place that imports duckdb.
+"""The projection's DuckDB file, open: rows in, rows out.
 
 One writer; any number of readers through cursors of it. Rows and offsets go in together, in
 one transaction. Knows tables and SQL; knows neither events nor states nor the log.
@@ -7,7 +7,6 @@ one transaction. Knows tables and SQL; knows neither events nor states nor the l
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -16,18 +15,12 @@ import duckdb
 import pyarrow as pa
 from msgspec import Struct
 
-from journal.errors import DiskFull, ProjectionError
+from journal.errors import ProjectionError
 from projector.entries import TaskRows
 from projector.folding import Changes
+from projector.store_file import attach, check_journal, clear, explained
 from projector.store_schema import check_place, create, is_ours, looks_new
 
-_ROW_GROUP = 16_384
-_CONFIG = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "checkpoint_threshold": "256MB",
-    "threads": "1",
-}
 _CLOSE_SECONDS = 5.0
 """How long closing waits for readers that it has interrupted."""
 
@@ -84,15 +77,17 @@ class Store:
         new = looks_new(path)
         check_place(path)
         ours = False
-        if not new:
-            probe = _attach(path, read_only=True)
+        if new:
+            clear(path)
+        else:
+            probe = attach(path, read_only=True)
             try:
                 ours = is_ours(probe, path)
                 if ours:
-                    _check_journal(probe, path, journal_id)
+                    check_journal(probe, path, journal_id)
             finally:
                 probe.close()
-        con = _attach(path)
+        con = attach(path)
         try:
             con.execute("USE d")
             if not ours:
@@ -111,7 +106,7 @@ class Store:
         """Open a file that no projector holds. Raises `ProjectionError`."""
         if looks_new(path):
             raise ProjectionError(f"{path}: no projection there; make one with: projector run")
-        con = _attach(path, read_only=True)
+        con = attach(path, read_only=True)
         try:
             if not is_ours(con, path):
                 raise ProjectionError(f"{path}: is empty; fill it with: projector run")
@@ -136,9 +131,16 @@ class Store:
     def check_journal(self, journal_id: str) -> None:
         """Raise `ProjectionError` where the rows are of another journal."""
         with self.snapshot() as cursor:
-            _check_journal(cursor, self.path, journal_id)
+            check_journal(cursor, self.path, journal_id)
 
     # --- writing ------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Bring all that is committed into the file itself, so that it is whole without its WAL."""
+        try:
+            self._con.execute("CHECKPOINT d")
+        except duckdb.Error as error:
+            raise explained(self.path, error) from error
 
     def write(self, changes: Changes, tables: dict[str, pa.Table]) -> None:
         """Rows and offsets in one transaction. After any error the file must be opened anew:
@@ -225,29 +227,6 @@ class Store:
             yield cursor.sql(statements[0].query).to_arrow_reader(10_000)
 
 
-def _attach(path: str, *, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    con = duckdb.connect(":memory:", config={**_CONFIG, "temp_directory": path + ".tmp"})
-    name = os.path.abspath(path).replace("'", "''")
-    try:
-        options = "READ_ONLY" if read_only else f"ROW_GROUP_SIZE {_ROW_GROUP}"
-        con.execute(f"ATTACH '{name}' AS d ({options})")
-    except duckdb.Error as error:
-        con.close()
-        raise explained(path, error) from error
-    return con
-
-
-def _check_journal(con: Any, path: str, journal_id: str | None) -> None:
-    if journal_id is None:
-        return
-    for (found,) in con.execute("SELECT DISTINCT journal_id FROM d.offsets").fetchall():
-        if found != journal_id:
-            raise ProjectionError(
-                f"{path}: belongs to journal {found}, the log is journal {journal_id}; "
-                f"name another file with --db"
-            )
-
-
 def _offsets(cursor: Any) -> dict[int, Offset]:
     rows = cursor.execute('SELECT * FROM offsets ORDER BY "partition"').fetchall()
     return {row[0]: Offset(*row) for row in rows}
@@ -276,18 +255,3 @@ def _load(cursor: Any, task_ids: list[str]) -> dict[str, TaskRows]:
     for row in events:
         found[row[0]].events.append(row[1:])
     return found
-
-
-def explained(path: str, error: duckdb.Error) -> ProjectionError:
-    """One line on what DuckDB says, and what to do."""
-    text = " ".join(str(error).split("\n\n")[0].split())
-    if "Could not set lock" in text or "Conflicting lock" in text:
-        return ProjectionError(
-            f"{path}: another process holds it; if that is no projector, close it first"
-        )
-    for words in ("No space left on device", "Disk quota exceeded", "File too large"):
-        if words in text:
-            return DiskFull(f"{path}: the disk is full ({words}); free some space")
-    if "Permission denied" in text or "Read-only file system" in text:
-        return ProjectionError(f"{path}: cannot be opened; check its permissions and its folder's")
-    return ProjectionError(f"{path}: {text}")

@@ -5,37 +5,80 @@ Works on a connection that `store` hands in; imports no DuckDB itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from importlib.resources import files
 from typing import Any
 
-from journal.errors import ProjectionError
+from journal.errors import ProjectionDamaged, ProjectionError
 from projector.rows import TABLES
 
 VERSION = 2
 """Of tables and views. A file of another version is rebuilt, never migrated."""
 
+SIDES = (".wal", ".wal.checkpoint", ".wal.recovery")
+"""What DuckDB keeps beside a file, by the end of its name."""
+
 _MAGIC = b"DUCK"
 _MAGIC_AT = 8
 
+_MARK = "The version of these tables; another one is rebuilt."
+"""A comment in the catalogue, by which a file of any release is known, even one without a head."""
+
+HEAD_BYTES = 3 * 4_096
+"""What DuckDB writes first. A file that is shorter, and has no WAL, holds nothing yet."""
+
+_CHUNK_BYTES = 1 << 20
+
 
 def looks_new(path: str) -> bool:
-    """True where there is no file, or an empty one, for DuckDB to begin.
+    """True where there is no file, or one that DuckDB has not finished making.
 
-    Raises `ProjectionError` for what is no DuckDB file or cannot be read: DuckDB itself is
-    never let near it.
+    Raises `ProjectionError` for what is no DuckDB file or cannot be read, `ProjectionDamaged` for
+    what was a projection: DuckDB itself is never let near them.
     """
     try:
         with open(path, "rb") as file:
-            head = file.read(16)
+            head = file.read(HEAD_BYTES)
     except FileNotFoundError:
         return True
     except OSError as error:
         raise ProjectionError(f"{path}: {error.strerror}; check path and permissions") from None
     if head and head[_MAGIC_AT:12] != _MAGIC:
+        if _marked(path):
+            raise damaged(path, "its head is gone")
         what = "an SQLite file" if head.startswith(b"SQLite format") else "no DuckDB file"
         raise ProjectionError(f"{path}: is {what}; name another with --db")
-    return not head
+    if len(head) < HEAD_BYTES and os.path.exists(path + ".wal"):
+        raise damaged(path, "it was cut short")
+    return len(head) < HEAD_BYTES
+
+
+def _marked(path: str) -> bool:
+    """Whether a file without a DuckDB file's head, or its WAL, holds a projection's catalogue."""
+    mark = _MARK.encode()
+    for name in (path, path + ".wal"):
+        before = b""
+        with contextlib.suppress(OSError), open(name, "rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                if mark in before + chunk:
+                    return True
+                before = chunk[-len(mark) :]
+    return False
+
+
+def damaged(path: str, what: str) -> ProjectionDamaged:
+    """The error for a file that was altered from outside."""
+    return ProjectionDamaged(
+        f"{path}: is damaged ({what}); make it anew from the log with: projector rebuild"
+    )
+
+
+def held(path: str) -> ProjectionError:
+    """The error for a file that another process has open."""
+    return ProjectionError(
+        f"{path}: another process holds it; if that is no projector, close it first"
+    )
 
 
 def check_place(path: str) -> None:
@@ -62,18 +105,35 @@ def is_ours(con: Any, path: str) -> bool:
     }
     if not found:
         return False
-    if not found.issuperset({*TABLES, "schema_version"}):
+    whole = found.issuperset({*TABLES, "schema_version"})
+    if not whole and not _of_any_release(con):
         raise ProjectionError(
             f"{path}: holds other tables than a projection's; name another file with --db"
         )
     rows = con.execute("SELECT version FROM d.schema_version").fetchall()
     if rows != [(VERSION,)]:
         theirs = rows[0][0] if rows else "unknown"
-        raise ProjectionError(
-            f"{path}: has schema version {theirs}, this release has {VERSION}; "
-            f"move the file away and run the projector again"
-        )
-    return True
+        found_there = f"has schema version {theirs}, this release has {VERSION}"
+    elif not whole:
+        found_there = "lacks some of the tables"
+    else:
+        return True
+    raise ProjectionError(
+        f"{path}: {found_there}; make it anew from the log with: projector rebuild"
+    )
+
+
+def was_ours(con: Any, path: str) -> bool:
+    """Like `is_ours`, for a projection of any release: what is to be made anew."""
+    return _of_any_release(con) or is_ours(con, path)
+
+
+def _of_any_release(con: Any) -> bool:
+    views = con.execute(
+        "SELECT comment FROM duckdb_views() "
+        "WHERE database_name = 'd' AND view_name = 'schema_version'"
+    ).fetchall()
+    return bool(views == [(_MARK,)])
 
 
 def create(con: Any) -> None:
@@ -83,7 +143,5 @@ def create(con: Any) -> None:
     for name in ("schema.sql", "views.sql"):
         con.execute((folder / name).read_text(encoding="utf-8"))
     con.execute(f"CREATE VIEW schema_version AS SELECT {VERSION} AS version")
-    con.execute(
-        "COMMENT ON VIEW schema_version IS 'The version of these tables; another one is rebuilt.'"
-    )
+    con.execute(f"COMMENT ON VIEW schema_version IS '{_MARK}'")
     con.execute("COMMIT")

@@ -19,7 +19,8 @@ import pytest
 
 from journal.errors import DiskFull, JournalError
 from projector.running import Projection, opened
-from projector.store import Store, explained
+from projector.store import Store
+from projector.store_file import explained
 from tests.make_events import many
 from tests.projecting import new_log, project, put, tables
 from tests.projector_child import PATIENCE_S, answers, running
