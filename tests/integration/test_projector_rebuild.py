@@ -321,7 +321,9 @@ async def test_it_can_be_read_and_not_written_meanwhile(filled: Path) -> None:
         return Paused(log), identity
 
     rebuilding = asyncio.create_task(rebuild(str(db), paused))
-    await reached.wait()
+    waiting = asyncio.create_task(reached.wait())
+    await asyncio.wait({rebuilding, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    assert reached.is_set()
     found = await asyncio.to_thread(apart, "sql", "SELECT count(*) FROM tasks", "--db", db,
                                     "--format", "csv")  # fmt: skip
     assert found.out.splitlines()[1] == "100"
