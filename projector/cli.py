@@ -17,8 +17,8 @@ from journal.errors import JournalError, UsageError
 DEFAULT_DB = "./runs.duckdb"
 
 _EPILOG = """\
-exit status: 0 done (or stopped by SIGTERM or Ctrl-C); 1 it failed, with one line on stderr;
-2 wrong usage.
+exit status: 0 done (of run: or stopped by SIGTERM or Ctrl-C); 1 it failed, with one line on
+stderr; 2 wrong usage.
 """
 
 
@@ -86,6 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return asyncio.run(_run(db, args.log, args.kafka_config, args.once, args.debug))
     except KeyboardInterrupt:
         return 130
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
     except BrokenPipeError:
         # Whoever read the output has had enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -156,6 +158,10 @@ async def _rebuild(db: str, url: str | None, kafka_config: str | None, debug: bo
 
     _quiet(debug)
     url, config = log_url(url), _kafka_config(kafka_config)
+    this = asyncio.current_task()
+    assert this is not None
+    # So that nothing is left of the new file; Ctrl-C does the same.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     records, old = await rebuild(db, lambda: opened(url, config))
     complain(f"{records:,} events read from {url} into {db}; the file before it is {old}")
     return 0

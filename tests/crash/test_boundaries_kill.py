@@ -2,8 +2,7 @@
 projector's tables, and of the swap that ends a rebuild.
 
 This file knows what each kill must leave behind: of an agent what `test_agent_kill` holds, of a
-projector the tables of an undisturbed run. JOURNAL_TEST_ROUNDS is the number of rounds at each
-point (2 unless given); `full` makes over 500 in all.
+projector the tables of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ import pytest
 
 from journal.genesis import Identity
 from journal.log import Log
+from tests.attacks import Rounds
 from tests.crash.boundaries import CALLER, KAFKA, MONITORS, REBUILD, SQLITE, STORE
 from tests.crash.test_agent_kill import check_trace, outcome
 from tests.make_events import many
 from tests.projecting import new_log, project, put, tables
 
-ASKED = os.environ.get("JOURNAL_TEST_ROUNDS") or "2"
-ROUNDS = 18 if ASKED == "full" else int(ASKED)
+ROUNDS, FEW = 18, 2
+"""At each point: in full over 500 in all."""
+
 KILLS = 2
 """In a round, at the most; then a life without."""
 
@@ -76,30 +77,34 @@ def lives(life: Life, mode: str, url: str | Path, place: Path, name: str, seed: 
 # --- agents ---------------------------------------------------------------------------------
 
 
-async def agent_killed(life: Life, url: str, tmp_path: Path, name: str) -> None:
+async def agent_killed(life: Life, url: str, tmp_path: Path, name: str, count: int) -> None:
     calm = tmp_path / "calm.db"
     assert await asyncio.to_thread(life, "agent", calm, tmp_path / "calm") == 0
     expected = await outcome(str(calm))
     kills = 0
-    for seed in range(ROUNDS):
+    for seed in range(count):
         here, trace = f"{url}-{seed}", tmp_path / f"trace-{seed}"
         kills += await asyncio.to_thread(lives, life, "agent", here, trace, name, seed)
         check_trace(trace.read_text().splitlines())
         assert await outcome(here) == expected, f"{name}, seed {seed}"
-    assert kills >= ROUNDS
+    assert kills >= count
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", SQLITE + CALLER)
-async def test_an_agent_on_the_embedded_log(life: Life, tmp_path: Path, name: str) -> None:
-    await agent_killed(life, str(tmp_path / "journal.db"), tmp_path, name)
+async def test_an_agent_on_the_embedded_log(
+    life: Life, tmp_path: Path, name: str, rounds: Rounds
+) -> None:
+    await agent_killed(life, str(tmp_path / "journal.db"), tmp_path, name, rounds(ROUNDS, FEW))
 
 
 @pytest.mark.crash
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", KAFKA + CALLER)
-async def test_an_agent_on_kafka(life: Life, kafka_url: str, tmp_path: Path, name: str) -> None:
-    await agent_killed(life, kafka_url, tmp_path, name)
+async def test_an_agent_on_kafka(
+    life: Life, kafka_url: str, tmp_path: Path, name: str, rounds: Rounds
+) -> None:
+    await agent_killed(life, kafka_url, tmp_path, name, rounds(ROUNDS, FEW))
 
 
 # --- projectors -----------------------------------------------------------------------------
@@ -115,17 +120,17 @@ async def filled(url: str, tmp_path: Path) -> tuple[Log, Identity]:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", STORE + MONITORS)
-async def test_a_projector(life: Life, url: str, tmp_path: Path, name: str) -> None:
+async def test_a_projector(life: Life, url: str, tmp_path: Path, name: str, rounds: Rounds) -> None:
     if name in MONITORS and not url.startswith("kafka://"):
         pytest.skip("an embedded log has no monitors")
     log, _ = await filled(url, tmp_path)
     calm = tables(tmp_path / "calm.duckdb")
-    kills = 0
-    for seed in range(ROUNDS):
+    kills, count = 0, rounds(ROUNDS, FEW)
+    for seed in range(count):
         db = tmp_path / f"{seed}.duckdb"
         kills += await asyncio.to_thread(lives, life, "project", url, db, name, seed)
         assert tables(db) == calm, f"{name}, seed {seed}"
-    assert kills >= ROUNDS
+    assert kills >= count
     await log.close()
 
 
@@ -147,12 +152,12 @@ BEFORE = (whole, damaged)
 
 @pytest.mark.crash
 @pytest.mark.parametrize("name", REBUILD + STORE[:2])
-async def test_a_rebuild(life: Life, tmp_path: Path, name: str) -> None:
+async def test_a_rebuild(life: Life, tmp_path: Path, name: str, rounds: Rounds) -> None:
     url = str(tmp_path / "journal.db")
     log, _ = await filled(url, tmp_path)
     await log.close()
     calm = tables(tmp_path / "calm.duckdb")
-    for seed in range(ROUNDS):
+    for seed in range(rounds(ROUNDS, FEW)):
         (tmp_path / f"{seed}").mkdir()
         db = tmp_path / f"{seed}" / "r.duckdb"
         db.write_bytes((tmp_path / "calm.duckdb").read_bytes())

@@ -19,11 +19,12 @@ from typing import NamedTuple
 import duckdb
 import pytest
 
-from journal.errors import EventTooNew, ProjectionDamaged, ProjectionError
+from journal.errors import DiskFailed, DiskFull, EventTooNew, ProjectionDamaged, ProjectionError
 from projector.cli import main
 from projector.rebuild import rebuild
 from projector.running import Opened, opened
 from projector.store import Store
+from projector.store_file import explained
 from projector.store_schema import HEAD_BYTES
 from tests.make_events import Writer, many, pair
 from tests.projecting import new_log, project, put, rows, tables
@@ -221,6 +222,26 @@ async def test_through_a_link_the_file_itself_is_replaced(filled: Path) -> None:
     assert tables(filled / "r.duckdb") == tables(filled / "calm.duckdb")
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            'Failure while replaying WAL file "f": Failed to decode LEB128 integer',
+            ProjectionDamaged,
+        ),
+        (
+            'Failure while replaying WAL file "f": Could not write file: No space left on device',
+            DiskFull,
+        ),
+        ('Failure while replaying WAL file "f": Out of Memory Error: no', ProjectionError),
+        ('Could not write file "f": No space left on device', DiskFull),
+        ('Could not read from file "f": Input/output error', DiskFailed),
+    ],
+)
+def test_what_damage_is(text: str, kind: type[ProjectionError]) -> None:
+    assert type(explained("r.duckdb", duckdb.Error(text))) is kind
+
+
 # --- what is left alone ---------------------------------------------------------------------
 
 
@@ -335,6 +356,34 @@ async def test_it_can_be_read_and_not_written_meanwhile(filled: Path) -> None:
     assert (await rebuilding)[1] == f"{db}.old"
     assert tables(db) == tables(filled / "calm.duckdb")
     assert await answers(str(db), "SELECT count(*) AS n FROM tasks") == [{"n": 100}]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"]
+)
+def test_a_rebuild_that_is_stopped_leaves_nothing(
+    filled: Path, number: signal.Signals, status: int
+) -> None:
+    before = contents(filled)
+    code = """
+import os, sys
+from projector import cli
+from projector.runner import Runner
+
+number = int(sys.argv.pop(1))
+
+async def run(self, **options):
+    os.kill(os.getpid(), number)
+    await real(self, **options)
+
+real, Runner.run = Runner.run, run
+sys.exit(cli.main())
+"""
+    command = [sys.executable, "-c", code, str(int(number)), "rebuild"]
+    where = ["--log", str(filled / "journal.db"), "--db", str(filled / "r.duckdb")]
+    done = subprocess.run([*command, *where], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert contents(filled) == before
 
 
 async def test_a_rebuild_that_fails_changes_nothing(filled: Path) -> None:

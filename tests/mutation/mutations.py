@@ -104,4 +104,25 @@ MUTATIONS = (
         "pass",
         ("tests/integration/test_confirm.py", "-k", "two_messages"),
     ),
+    Mutation(
+        "a rebuild takes the old file away before the new one has its name",
+        "projector/rebuild.py",
+        "    os.replace(new, real)\n",
+        "    os.unlink(real)\n    os.replace(new, real)\n",
+        ("tests/crash/test_boundaries_kill.py", "-k", "swap"),
+    ),
+    Mutation(
+        "a projector may write to a file that is being replaced",
+        "projector/rebuild.py",
+        "        lock(file, fcntl.LOCK_SH, db)\n",
+        "",
+        ("tests/integration/test_projector_rebuild.py", "-k", "meanwhile or keeps"),
+    ),
+    Mutation(
+        "a damaged file counts as one that cannot be opened now",
+        "projector/store_file.py",
+        '("Corrupt database file", "a checksum is wrong"),',
+        "",
+        ("tests/integration/test_projector_rebuild.py", "-k", "damaged_file"),
+    ),
 )
