@@ -42,7 +42,8 @@ async def rebuild(db: str, open: Callable[[], Awaitable[Opened]]) -> tuple[int, 
     try:
         with contextlib.suppress(ProjectionDamaged):
             await asyncio.to_thread(settle, db, identity.journal_id)
-        new = db + _NEW
+        # Beside the file itself, where `db` is a link to it.
+        new = os.path.realpath(db) + _NEW
         _begin(new)
         open_new = partial(Store.open, new, identity.journal_id)
         try:
@@ -59,9 +60,11 @@ async def rebuild(db: str, open: Callable[[], Awaitable[Opened]]) -> tuple[int, 
                 assert runner.store is not None
                 await asyncio.to_thread(runner.store.checkpoint)
                 return runner.written, _swap(db, new)
-        finally:
-            # Only now, so that nobody begins the same file between the two.
+        except BaseException:
+            # While it is held, so that it is nobody else's.
             _remove(new)
+            raise
+        finally:
             await runner.close()
     finally:
         os.umask(before)
@@ -73,6 +76,8 @@ def _begin(new: str) -> None:
     try:
         file = os.open(new, os.O_RDWR)
     except FileNotFoundError:
+        # One that was killed at its very end may have left what DuckDB had beside it.
+        _remove(new)
         return
     try:
         lock(file, fcntl.LOCK_EX, new)

@@ -216,9 +216,11 @@ async def test_through_a_link_the_file_itself_is_replaced(filled: Path) -> None:
     link = filled / "elsewhere" / "link.duckdb"
     link.symlink_to(filled / "r.duckdb")
     DAMAGE["cut"](filled / "r.duckdb")
+    (filled / "elsewhere" / "link.duckdb.wal").write_bytes(b"no DuckDB reads this" * 100)
     assert (await rebuild(str(link), opener(filled)))[1] == str(filled / "r.duckdb.old")
     assert link.is_symlink()
     assert os.listdir(filled / "elsewhere") == ["link.duckdb"]
+    assert (filled / "r.duckdb.old.wal").exists()
     assert tables(filled / "r.duckdb") == tables(filled / "calm.duckdb")
 
 
