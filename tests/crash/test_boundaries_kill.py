@@ -111,9 +111,9 @@ async def test_an_agent_on_kafka(
 
 
 async def filled(url: str, tmp_path: Path) -> tuple[Log, Identity]:
-    """A log of some 900 records, and calm.duckdb with what it comes to."""
+    """A log of some 4,500 records, read in five batches at least; what that is in calm.duckdb."""
     log, identity = await new_log(url, 3)
-    await put(log, many(60))
+    await put(log, many(300))
     await project(log, identity, tmp_path / "calm.duckdb")
     return log, identity
 
