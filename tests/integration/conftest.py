@@ -9,7 +9,10 @@ import pytest
 
 import journal
 from journal.blobs import DirectoryBlobs
+from tests.damaging import projected, projector, projector_killed
 from tests.tracing import Seen
+
+__all__ = ["projected", "projector", "projector_killed"]
 
 Connect = Callable[..., journal.Journal]
 

@@ -123,6 +123,6 @@ MUTATIONS = (
         "projector/store_file.py",
         '("Corrupt database file", "a checksum is wrong"),',
         "",
-        ("tests/integration/test_projector_rebuild.py", "-k", "damaged_file"),
+        ("tests/integration/test_projector_damaged.py", "-k", "damaged_file"),
     ),
 )
