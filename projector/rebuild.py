@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import count
 
-from journal.errors import DiskFull, ProjectionDamaged, ProjectionError
+from journal.errors import DiskFailed, DiskFull, ProjectionDamaged, ProjectionError
 from projector.runner import Runner
 from projector.running import Opened
 from projector.store import Store
@@ -48,7 +48,7 @@ async def rebuild(db: str, open: Callable[[], Awaitable[Opened]]) -> tuple[int, 
         open_new = partial(Store.open, new, identity.journal_id)
         try:
             store = await asyncio.to_thread(open_new)
-        except DiskFull:
+        except (DiskFailed, DiskFull):
             _remove(new)
             raise
         # From here on the new file is held as well, until it has its name: of two who rebuild at

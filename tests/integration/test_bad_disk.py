@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -218,6 +220,23 @@ def project_until_it_does_not_sync(url: str, db: str, pipe: Connection) -> None:
             pipe.send((type(error).__name__, str(error), commits))
 
     asyncio.run(main())
+
+
+@needs_failing_syncs
+def test_no_command_leaves_anything_on_such_a_disk(filled: Path) -> None:
+    db, before = filled / "calm.duckdb", (filled / "calm.duckdb").read_bytes()
+    command = [sys.executable, "-m", "projector.cli", "rebuild"]
+    done = subprocess.run(
+        [*command, "--log", str(filled / "journal.db"), "--db", str(db)],
+        preexec_fn=fail_syncs, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"projector: {db}.rebuild: the disk reports an error (fsync failed); "
+        f"check it, then run this again\n"
+    )
+    assert {path.name for path in filled.glob("*.duckdb*")} == {"calm.duckdb"}
+    assert db.read_bytes() == before
 
 
 @needs_failing_syncs

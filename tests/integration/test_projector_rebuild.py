@@ -23,7 +23,7 @@ from projector.running import Opened, opened
 from projector.store import Store
 from projector.store_schema import HEAD_BYTES
 from tests.damaging import DAMAGE, Projector, apart, contents, opener, scribbled
-from tests.make_events import Writer, pair
+from tests.make_events import Writer, many, pair
 from tests.projecting import new_log, project, put, tables
 from tests.projector_child import answers, running
 from tests.wrapped_log import WrappedLog
@@ -37,6 +37,20 @@ async def test_what_a_killed_projector_left_is_in_the_old_file(projector_killed:
     assert contents(projector_killed).keys() == {"r.duckdb", "calm.duckdb", "r.duckdb.old"}
     for name in ("r.duckdb", "r.duckdb.old"):
         assert tables(projector_killed / name) == tables(projector_killed / "calm.duckdb")
+
+
+async def test_on_each_log(url: str, tmp_path: Path) -> None:
+    log, identity = await new_log(url, 3)
+    await put(log, many(60))
+    db = tmp_path / "r.duckdb"
+    await project(log, identity, db)
+    await log.close()
+    calm = tables(db)
+    DAMAGE["cut"](db)
+    records, old = await rebuild(str(db), lambda: opened(url, None))
+    assert records > len(calm["events"])
+    assert old == f"{db}.old"
+    assert tables(db) == calm
 
 
 async def test_no_old_file_is_ever_written_over(projected: Path) -> None:
