@@ -45,9 +45,10 @@ def looks_new(path: str) -> bool:
     except OSError as error:
         raise ProjectionError(f"{path}: {error.strerror}; check path and permissions") from None
     if head and head[_MAGIC_AT:12] != _MAGIC:
-        if _marked(path):
+        sqlite = head.startswith(b"SQLite format")
+        if not sqlite and _marked(path):
             raise damaged(path, "its head is gone")
-        what = "an SQLite file" if head.startswith(b"SQLite format") else "no DuckDB file"
+        what = "an SQLite file" if sqlite else "no DuckDB file"
         raise ProjectionError(f"{path}: is {what}; name another with --db")
     if len(head) < HEAD_BYTES and os.path.exists(path + ".wal"):
         raise damaged(path, "it was cut short")
