@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.broker.cluster import Cluster
 from tests.broker.java import JavaBroker
+from tests.fire.scale import AGENTS
+
+
+@pytest.fixture(autouse=True)
+def attacked(record_property: Callable[[str, object], None]) -> None:
+    """What stands of each test in the table of attacks."""
+    record_property("attacks", f"{AGENTS} agents")
 
 
 def _java() -> None:

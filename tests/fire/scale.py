@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
-FULL = os.environ.get("JOURNAL_TEST_ROUNDS") == "full"
+from tests.attacks import FULL
+
 AGENTS = 50 if FULL else 12
 OPTIONS: dict[str, Any] = (
     {} if FULL else {"deadline_s": 4.0, "kafka_config": {"request.timeout.ms": "2000"}}
