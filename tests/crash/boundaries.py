@@ -29,7 +29,7 @@ import apsw
 
 from journal.kafka_client import Clients
 from journal.kafka_log import KafkaLog
-from journal.log import Append
+from journal.pending import Pending
 from journal.sqlite_writer import Writer
 from projector.folding import Changes
 from projector.rebuild import rebuild
@@ -109,9 +109,7 @@ class Killer:
     def install(self) -> None:
         self._sqlite()
         self._kafka()
-        for kind in Append.__subclasses__():
-            if "written" in vars(kind):
-                self.around(kind, "written", *CALLER)
+        self.around(Pending, "written", *CALLER)
         self._store()
         self.around(Store, "checkpoint", *REBUILD[:2])
         self.around(os, "link", *REBUILD[2:4])
