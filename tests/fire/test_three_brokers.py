@@ -12,11 +12,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from projector.reporting import reader_name
+from tests.attacks import Rounds
 from tests.broker.cluster import Cluster
 from tests.broker.java import JavaBroker
 from tests.fire.checks import hold
 from tests.fire.load import PATIENCE_S, Load
-from tests.fire.scale import AGENTS, OPTIONS, full_only, scaled
+from tests.fire.scale import AGENTS, OPTIONS, full_only
 from tests.projecting import tables
 from tests.projector_child import running
 from tests.topics import admin
@@ -69,10 +70,10 @@ async def test_a_rolling_restart(cluster: Cluster, tmp_path: Path) -> None:
         await hold(load, tmp_path)
 
 
-async def test_leaders_killed(cluster: Cluster, tmp_path: Path) -> None:
+async def test_leaders_killed(cluster: Cluster, tmp_path: Path, rounds: Rounds) -> None:
     url = f"kafka://{cluster.address}/t"
     async with Load.working(url, tmp_path, agents=AGENTS, **OPTIONS) as load:
-        for turn in range(scaled(6, 1)):
+        for turn in range(rounds(6, 1, "kills")):
             await load.progress()
             broker = await leader(cluster, turn)
             await asyncio.to_thread(broker.kill)
@@ -85,14 +86,14 @@ async def test_leaders_killed(cluster: Cluster, tmp_path: Path) -> None:
 
 
 @full_only
-async def test_the_coordinator_killed(cluster: Cluster, tmp_path: Path) -> None:
+async def test_the_coordinator_killed(cluster: Cluster, tmp_path: Path, rounds: Rounds) -> None:
     """The projector follows all the while, and commits how far it is to a group."""
     url, db = f"kafka://{cluster.address}/t", tmp_path / "followed.duckdb"
     async with Load.working(url, tmp_path, agents=AGENTS, **OPTIONS) as load:
         group = reader_name(load.journals[0].identity.journal_id)
         async with running(url, db) as child:
             await child.until("following")
-            for _ in range(3):
+            for _ in range(rounds(3, 1, "kills")):
                 await load.progress()
                 broker = await coordinator(cluster, group)
                 await asyncio.to_thread(broker.kill)
@@ -122,11 +123,11 @@ async def coordinator(cluster: Cluster, group: str) -> JavaBroker:
 
 @full_only
 @pytest.mark.parametrize("cluster", [1], indirect=True)
-async def test_too_few_replicas(cluster: Cluster, tmp_path: Path) -> None:
+async def test_too_few_replicas(cluster: Cluster, tmp_path: Path, rounds: Rounds) -> None:
     """Two of three are away for longer than an append may take: what is left takes nothing."""
     url = f"kafka://{cluster.address}/t"
     async with Load.working(url, tmp_path, agents=AGENTS, **OPTIONS) as load:
-        for _ in range(3):
+        for _ in range(rounds(3, 1, "outages")):
             await load.progress()
             _, *away = cluster.brokers
             for broker in away:
