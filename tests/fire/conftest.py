@@ -13,9 +13,12 @@ from tests.fire.scale import AGENTS
 
 
 @pytest.fixture(autouse=True)
-def attacked(record_property: Callable[[str, object], None]) -> None:
-    """What stands of each test in the table of attacks."""
-    record_property("attacks", f"{AGENTS} agents")
+def attacked(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
+    """What stands in the table of attacks of a test that does not count its rounds."""
+    if "rounds" not in request.fixturenames:
+        record_property("attacks", f"{AGENTS} agents")
 
 
 def _java() -> None:
