@@ -63,14 +63,15 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @lru_cache(4096)
 def microseconds(text: str | None) -> int | None:
-    """An ISO 8601 time since the epoch, UTC where it names no zone; None for anything else."""
+    """An ISO 8601 time since the epoch, UTC where it names no zone; None for anything else, and
+    for one that is in no year from 1 to 9999 of UTC, which Python cannot show."""
     if text is None:
         return None
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return (moment - _EPOCH) // _MICROSECOND
+        return (moment.astimezone(UTC) - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError):
         return None
 

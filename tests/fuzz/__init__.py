@@ -1,0 +1,1 @@
+"""What is in a log and should not be, drawn at random: through the decoder to the tables' rows."""
