@@ -5,7 +5,7 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=igno
 WORKDIR /src
 # The dependencies first: a layer that a change to our own code leaves alone.
 COPY pyproject.toml constraints.txt ./
-RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > requirements.txt \
+RUN python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *p["optional-dependencies"]["metrics"], sep="\n")' > requirements.txt \
     && pip install -q -r requirements.txt -c constraints.txt
 COPY LICENSE README.md ./
 COPY journal journal
@@ -18,7 +18,7 @@ USER projector
 WORKDIR /data
 VOLUME /data
 ENV JOURNAL_DB=/data/runs.duckdb PYTHONUNBUFFERED=1
-# The running projector answers SQL over its socket, so this asks it and not only the file.
+# Healthy, too, while it waits for brokers or for room: a restart would mend neither.
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 \
-    CMD ["projector", "sql", "SELECT 1"]
+    CMD ["projector", "health"]
 CMD ["projector", "run"]

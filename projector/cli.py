@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from journal.errors import JournalError, UsageError
+
+if TYPE_CHECKING:
+    from projector.running import Projection
 
 DEFAULT_DB = "./runs.duckdb"
 
@@ -62,6 +67,18 @@ def _parser() -> argparse.ArgumentParser:
     run = command("run", "fold the log into the tables, and follow it until stopped", log)
     run.add_argument("--once", action="store_true", help="stop at the end of the log as of now")
     command("rebuild", "fold the whole log into a new file, which then replaces the old one", log)
+    run.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="of the lines on stderr"
+    )
+    run.add_argument(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        help="answer Prometheus there (host: 127.0.0.1; needs the extra `metrics`)",
+    )
+    health = command("health", "ask the projector that runs on this file how it is")
+    health.add_argument(
+        "--ready", action="store_true", help="fail, too, while it waits for the log or for room"
+    )
     sql = command("sql", "answer one SELECT, whether or not a projector runs")
     sql.add_argument("query", metavar="SQL", help="for example: SELECT * FROM runs")
     sql.add_argument(
@@ -76,14 +93,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     args = _parser().parse_args(argv)
     db = args.db or os.environ.get("JOURNAL_DB") or DEFAULT_DB
+    complain: Callable[[str], None] = _complain
+    if args.command in ("run", "rebuild"):
+        from projector.logs import set_up
+
+        complain = set_up(getattr(args, "log_format", "text"), aiokafka=args.debug)
     try:
         if args.command == "sql":
             return _sql(db, args.query, args.format)
         if args.command == "status":
             return asyncio.run(_status(db, args.log, args.kafka_config, args.format))
         if args.command == "rebuild":
-            return asyncio.run(_rebuild(db, args.log, args.kafka_config, args.debug))
-        return asyncio.run(_run(db, args.log, args.kafka_config, args.once, args.debug))
+            return asyncio.run(_rebuild(db, args.log, args.kafka_config))
+        if args.command == "health":
+            return _health(db, args.ready)
+        return asyncio.run(_run(db, args))
     except KeyboardInterrupt:
         return 130
     except asyncio.CancelledError:
@@ -95,13 +119,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if args.debug:
             raise
-        from projector.output import complain
-
         if isinstance(error, JournalError | OSError):
             complain(str(error))
         else:
             complain(f"{type(error).__name__}: {error} (--debug shows where)")
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _complain(message: str) -> None:
+    from projector.output import complain
+
+    complain(message)
+
+
+def _health(db: str, ready: bool) -> int:
+    from projector.health import ask
+
+    health = ask(db)
+    print(f"{health.state}: {health.detail}" if health.detail else health.state)
+    return 1 if ready and not health.ready else 0
 
 
 def _sql(db: str, sql: str, format: str) -> int:
@@ -123,40 +159,34 @@ def _kafka_config(file: str | None) -> Mapping[str, str] | None:
     return load(file)
 
 
-def _quiet(debug: bool) -> None:
+async def _run(db: str, args: argparse.Namespace) -> int:
     import logging
 
-    logging.basicConfig(format="projector: %(message)s", level=logging.WARNING)
-    if not debug:
-        # It repeats at every attempt what we say once.
-        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-
-
-async def _run(db: str, url: str | None, kafka_config: str | None, once: bool, debug: bool) -> int:
     from journal.backends import log_url
-    from projector.output import complain
     from projector.running import Projection, opened
 
-    _quiet(debug)
-    url, config = log_url(url), _kafka_config(kafka_config)
-    projection = Projection(db, url, lambda: opened(url, config), complain)
+    said = logging.getLogger("projector")
+    url, config = log_url(args.log), _kafka_config(args.kafka_config)
+    projection = Projection(db, url, lambda: opened(url, config), said.info, warn=said.warning)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, projection.stop.set)
-    try:
-        await (projection.once() if once else projection.follow())
-    finally:
-        await projection.close()
+    with contextlib.ExitStack() as stack:
+        if args.metrics is not None:
+            stack.enter_context(_metrics(args.metrics, projection))
+        try:
+            await (projection.once() if args.once else projection.follow())
+        finally:
+            await projection.close()
     return 0
 
 
-async def _rebuild(db: str, url: str | None, kafka_config: str | None, debug: bool) -> int:
+async def _rebuild(db: str, url: str | None, kafka_config: str | None) -> int:
     from journal.backends import log_url
     from projector.output import complain
     from projector.rebuild import rebuild
     from projector.running import opened
 
-    _quiet(debug)
     url, config = log_url(url), _kafka_config(kafka_config)
     this = asyncio.current_task()
     assert this is not None
@@ -167,13 +197,32 @@ async def _rebuild(db: str, url: str | None, kafka_config: str | None, debug: bo
     return 0
 
 
+@contextlib.contextmanager
+def _metrics(address: str, projection: Projection) -> Iterator[None]:
+    import logging
+
+    try:
+        from projector.metrics import Metrics, parsed
+    except ImportError:
+        raise UsageError("--metrics needs: pip install 'step-journal[metrics]'") from None
+    host, port = parsed(address)
+    metrics = Metrics(projection.figures)
+    projection.on_written = metrics.written
+    port = metrics.serve((host, port))
+    logging.getLogger("projector").info("metrics at http://%s:%d/metrics", host, port)
+    try:
+        yield
+    finally:
+        metrics.close()
+
+
 async def _status(db: str, url: str | None, kafka_config: str | None, format: str) -> int:
     from journal.backends import log_url
     from journal.errors import ProjectionError
     from projector.client import ask
+    from projector.frames import Request
     from projector.output import print_rows
     from projector.running import opened
-    from projector.serve import Request
 
     log, identity = await opened(log_url(url), _kafka_config(kafka_config))
     try:

@@ -1,6 +1,6 @@
 """Reading a projection, whoever holds it: through a running projector's socket, else the file.
 
-Read-only. Knows the frames of `serve` and how `entries` makes a state of rows; the file itself
+Read-only. Knows the `frames` and how `entries` makes a state of rows; the file itself
 is the store's.
 """
 
@@ -20,7 +20,8 @@ from journal.partition import partition_of
 from journal.resume import Checkpoint
 from journal.state import TaskState
 from projector.entries import rebuilt
-from projector.serve import DATA, FAILED, FRAME, LENGTH, Answer, Request, receive, socket_path
+from projector.frames import DATA, FAILED, FRAME, Request, receive, send, socket_path
+from projector.serve import Answer
 
 
 class Checkpoints:
@@ -117,9 +118,8 @@ def _connected(db: str) -> Iterator[socket.socket | None]:
 
 def _frames(connection: socket.socket, request: Request) -> Iterator[bytes]:
     """The answer's data, piece by piece."""
-    data = msgspec.json.encode(request)
     try:
-        connection.sendall(LENGTH.pack(len(data)) + data)
+        send(connection, request)
         while True:
             kind, length = FRAME.unpack(receive(connection, FRAME.size))
             payload = receive(connection, length)

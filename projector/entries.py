@@ -40,6 +40,16 @@ class TaskRows(Struct, array_like=True, gc=False):
     events: list[EventRow]
 
 
+class Offset(Struct, frozen=True):
+    """How far one partition has been read, and the last record there."""
+
+    partition: int
+    next_offset: int
+    last_id: str | None
+    last_checksum: str | None
+    journal_id: str | None
+
+
 class Entry:
     """One task in memory.
 

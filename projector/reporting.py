@@ -65,7 +65,7 @@ class Reporter:
         if self._news.is_set():
             await self._report(self._log)
 
-    def written(self, records: int) -> None:
+    def written(self) -> None:
         """A batch was committed."""
         self._news.set()
 

@@ -12,9 +12,13 @@ import contextlib
 import gc
 import logging
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from msgspec import Struct
 
 from journal.codec import decode_event
 from journal.errors import (
@@ -29,8 +33,10 @@ from journal.errors import (
 from journal.genesis import Identity
 from journal.log import Log, Record
 from journal.resume import checksum
+from projector.entries import Offset
 from projector.folding import MEMORY_BYTES, Changes, Folder
-from projector.store import Offset, Store
+from projector.rows import COLUMNS
+from projector.store import Store
 
 BATCH_RECORDS = 5_000
 BATCH_BYTES = 32 << 20
@@ -45,6 +51,7 @@ _READERS = 2
 taken in. Fewer make fewer tasks in a batch, and fewer rows to replace."""
 
 _FREEZE_RECORDS = 1_000
+_LABEL = list(COLUMNS["anomalies"]).index("label")
 
 _log = logging.getLogger("projector")
 
@@ -58,11 +65,21 @@ _Item = tuple[int, list[Record] | Exception | None]
 STOP = -1
 
 
+class Written(Struct):
+    """A committed batch: its records, the events among them that were accepted, its anomalies by
+    label, and the seconds that folding and writing took."""
+
+    records: int
+    events: int
+    anomalies: dict[str, int]
+    seconds: float
+
+
 class Runner:
     """Folds `log` into the store that `open_store` opens, from where that stands.
 
     `store` is the open store, None while there is none; other threads may read through it.
-    `on_written` is told the number of records of each committed batch.
+    `on_written` is told of each committed batch.
     """
 
     def __init__(
@@ -75,7 +92,7 @@ class Runner:
         batch_records: int = BATCH_RECORDS,
         memory_bytes: int = MEMORY_BYTES,
         retry_s: float = RETRY_SECONDS,
-        on_written: Callable[[int], None] | None = None,
+        on_written: Callable[[Written], None] | None = None,
     ) -> None:
         self.store = store
         self.written = 0
@@ -150,18 +167,18 @@ class Runner:
     async def _pump(self, store: Store, intake: _Intake) -> None:
         loop = asyncio.get_running_loop()
         folder = Folder(self._identity, store.load, self._memory_bytes)
-        writing: tuple[asyncio.Future[None], int] | None = None
+        writing: tuple[asyncio.Future[float], Written] | None = None
         committed = 0
 
         async def settle() -> None:
             nonlocal writing, committed
             if writing is not None:
-                (future, records), writing = writing, None
-                await future
+                (future, batch), writing = writing, None
+                batch.seconds += await future
                 committed += 1
-                self.written += records
+                self.written += batch.records
                 if self._on_written is not None:
-                    self._on_written(records)
+                    self._on_written(batch)
 
         with (
             ThreadPoolExecutor(1, "projector-fold") as fold_thread,
@@ -174,12 +191,12 @@ class Runner:
                 if not parts:
                     break
                 with intake.held():
-                    changes, tables = await loop.run_in_executor(
+                    changes, tables, batch = await loop.run_in_executor(
                         fold_thread, _fold, folder, parts, committed
                     )
                 await settle()
-                future = loop.run_in_executor(write_thread, store.write, changes, tables)
-                writing = future, changes.records
+                future = loop.run_in_executor(write_thread, _write, store, changes, tables)
+                writing = future, batch
             await settle()
         if folder.stopped is not None:
             raise folder.stopped
@@ -277,6 +294,13 @@ class _Intake:
         finally:
             self._may_read.set()
 
+    def stop(self) -> None:
+        """No further batch: what has been read and not been folded waits for the next run."""
+        self._over = True
+        # Whoever waits for more is woken; where the queue is full, nobody does.
+        with contextlib.suppress(asyncio.QueueFull):
+            self._queue.put_nowait((STOP, None))
+
     async def batch(self) -> list[Part]:
         """The next batch; empty when there is no more, after an error, or when stopped."""
         parts: list[Part] = []
@@ -303,17 +327,34 @@ class _Intake:
 
 async def _tell(intake: _Intake, stop: asyncio.Event) -> None:
     await stop.wait()
-    await intake.put((STOP, None))
+    intake.stop()
 
 
-def _fold(folder: Folder, parts: Sequence[Part], committed: int) -> tuple[Changes, dict[str, Any]]:
+def _write(store: Store, changes: Changes, tables: dict[str, Any]) -> float:
+    """The seconds that it took."""
+    began = time.perf_counter()
+    store.write(changes, tables)
+    return time.perf_counter() - began
+
+
+def _fold(
+    folder: Folder, parts: Sequence[Part], committed: int
+) -> tuple[Changes, dict[str, Any], Written]:
+    began = time.perf_counter()
     # Nothing here makes cycles, and looking for them in all the states costs more than folding.
     collecting = gc.isenabled()
     gc.disable()
     try:
         folder.written(committed)
         changes = folder.fold(parts)
-        return changes, _tables(changes)
+        tables = _tables(changes)
+        labels = Counter(row[_LABEL] for row in changes.rows["anomalies"])
+        seconds = time.perf_counter() - began
+        return (
+            changes,
+            tables,
+            Written(changes.records, len(changes.rows["events"]), labels, seconds),
+        )
     finally:
         if sum(len(records) for _, records in parts) >= _FREEZE_RECORDS:
             # What is kept is kept for long: no later collection needs to look at it.

@@ -12,17 +12,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from journal.backends import open_log
-from journal.errors import DiskFull, LogNotFound, LogUnavailable, NotAJournal
+from journal.errors import (
+    DiskFull,
+    LogError,
+    LogNotFound,
+    LogUnavailable,
+    NotAJournal,
+    ProjectionError,
+)
 from journal.genesis import Identity, identify
 from journal.log import Log
+from projector.health import FOLLOWING, WAITING, Figures, Health, Pulse
 from projector.reporting import Reporter, reader_name
-from projector.runner import Runner
+from projector.runner import Runner, Written
 from projector.serve import Server
 from projector.store import Store
 
 _WAIT_SECONDS = 1.0
 FULL_SECONDS = 5.0
 """Every try opens the file anew, which interrupts who is reading it."""
+
+_FIGURES_SECONDS = 5.0
 
 Opened = tuple[Log, Identity]
 
@@ -45,7 +55,8 @@ async def opened(url: str, config: Mapping[str, str] | None) -> Opened:
 class Projection:
     """One `projector run`, into the file `db`, of the log that `open` opens.
 
-    `url` names it in lines for people, which `say` prints. Setting `stop` ends it. `full_s`
+    `url` names it in lines for people, which `say` prints, and `warn`, where there is something
+    to wait for. `on_written` is told of each committed batch. Setting `stop` ends it. `full_s`
     seconds pass between two tries to write to a full disk.
     """
 
@@ -56,14 +67,17 @@ class Projection:
         open: Callable[[], Awaitable[Opened]],
         say: Callable[[str], None],
         *,
+        warn: Callable[[str], None] | None = None,
         open_store: Callable[[str, str | None], Store] = Store.open,
         full_s: float = FULL_SECONDS,
     ) -> None:
         self.stop = asyncio.Event()
+        self.on_written: Callable[[Written], None] = lambda _: None
         self._db = db
         self._url = url
         self._open = open
         self._say = say
+        self._warn = say if warn is None else warn
         self._open_store = open_store
         self._full_s = full_s
         self._waits = url.startswith("kafka://")
@@ -72,6 +86,9 @@ class Projection:
         self._server: Server | None = None
         self._full = False
         self._written = 0
+        self._pulse = Pulse()
+        self._loop = asyncio.get_running_loop()
+        self._log_held: Log | None = None
 
     async def once(self) -> None:
         """Fold up to the end as of now. Raises what is wrong with the log or the file."""
@@ -86,7 +103,7 @@ class Projection:
             except LogUnavailable as error:
                 if not self._waits:
                     raise
-                self._say(f"waiting for {self._url}: {error}")
+                self._waiting(f"waiting for {self._url}: {error}")
                 await self._pause(_WAIT_SECONDS)
             else:
                 break
@@ -112,7 +129,7 @@ class Projection:
                     raise
                 if type(error) is not told:
                     await self._serve(None)
-                    self._say(f"waiting for {self._url}: {error}")
+                    self._waiting(f"waiting for {self._url}: {error}")
                     told = type(error)
             await self._pause(_WAIT_SECONDS)
         return None
@@ -146,10 +163,11 @@ class Projection:
         elif journal_id is not None:
             await asyncio.to_thread(store.check_journal, journal_id)
         if self._server is None:
-            self._server = Server(self._db, self._held)
+            self._server = Server(self._db, self._held, self._pulse.now)
         return store
 
     async def _fold(self, log: Log, identity: Identity, *, follow: bool) -> None:
+        self._log_held = log
         try:
             reader = reader_name(identity.journal_id)
             async with Reporter(log, reader, self._positions) as reporter:
@@ -161,26 +179,30 @@ class Projection:
                         if not follow:
                             raise
                         if not self._full:
-                            self._say(f"{error}; waiting")
+                            self._waiting(f"{error}; waiting")
                         self._full = True
                     # Until then what is in the file can be asked for.
                     with contextlib.suppress(DiskFull):
                         await self._serve(identity.journal_id)
                     await self._pause(self._full_s)
         finally:
+            self._log_held = None
             await log.close()
 
     async def _run(self, log: Log, identity: Identity, reporter: Reporter, follow: bool) -> None:
-        def written(records: int) -> None:
-            reporter.written(records)
+        def written(batch: Written) -> None:
+            reporter.written()
+            self.on_written(batch)
             if self._full:
                 self._full = False
+                self._pulse.health = Health(FOLLOWING)
                 self._say(f"{self._db}: there is room again")
 
         store = await self._serve(identity.journal_id)
         open_store = partial(self._open_store, self._db, identity.journal_id)
         runner = Runner(log, identity, open_store, store=store, on_written=written)
         if follow and not self._full:
+            self._pulse.health = Health(FOLLOWING)
             self._say(f"following {self._url} into {self._db}")
         self._runner = runner
         try:
@@ -192,6 +214,26 @@ class Projection:
         finally:
             self._written += runner.written
             self._store, self._runner = runner.store, None
+
+    def _waiting(self, line: str) -> None:
+        self._pulse.health = Health(WAITING, line)
+        self._warn(line)
+
+    def figures(self) -> Figures:
+        """How it stands; from any thread but the event loop's."""
+        asked = asyncio.run_coroutine_threadsafe(self._ends(), self._loop)
+        ends: Mapping[int, int] = {}
+        positions: Mapping[int, int] = {}
+        try:
+            positions = self._positions()
+            ends = asked.result(_FIGURES_SECONDS)
+        except (LogError, ProjectionError, TimeoutError):
+            # What is not known is left out.
+            asked.cancel()
+        return Figures(self._pulse.health.ready, positions, ends)
+
+    async def _ends(self) -> Mapping[int, int]:
+        return {} if self._log_held is None else await self._log_held.ends()
 
     def _positions(self) -> dict[int, int]:
         store = self._held()

@@ -1,82 +1,68 @@
 """Answers for this machine's own user while a projector holds the file: a local socket beside it.
 
-One request a connection: four bytes of length, then JSON. The answer is frames: a byte of kind,
-four bytes of length, the payload. Everything is read-only. Knows the store, not the log; what
-the other end does is in `client`.
+Everything is read-only. Knows the store, not the log; what goes over the socket is `frames`, and
+what the other end does is in `client` and `health`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import socket
 import socketserver
-import struct
-import tempfile
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from journal.errors import JournalError, ProjectionError
-from projector.entries import TaskRows
-from projector.store import Offset, Store
+from projector.entries import Offset, TaskRows
+from projector.frames import (
+    DATA,
+    END,
+    FAILED,
+    FRAME,
+    LENGTH,
+    Request,
+    receive,
+    socket_path,
+)
+from projector.health import Health
 
-LENGTH = struct.Struct(">I")
-FRAME = struct.Struct(">cI")
-DATA = b"d"
-"""A piece of the answer: of an Arrow IPC stream, or of msgpack."""
-FAILED = b"e"
-"""The answer ends with an error, in words."""
-END = b"."
+if TYPE_CHECKING:
+    from projector.store import Store
 
 _REQUEST_BYTES = 1 << 20
-_PATH_BYTES = 100
-"""Less than what a socket's address can hold anywhere (104 on macOS)."""
 _PATIENCE_S = 10.0
 
 _log = logging.getLogger("projector")
 
 
-class Request(Struct, omit_defaults=True):
-    """Exactly one of: a SELECT, a task whose rows are wanted, or the offsets."""
-
-    sql: str | None = None
-    task_id: str | None = None
-    offsets: bool = False
-
-
 class Answer(Struct):
-    """To anything but SQL: a task's rows (None where there are none), and all offsets, of one
-    moment."""
+    """About a task or the offsets: the task's rows (None where there are none), and all offsets,
+    of one moment."""
 
     task: TaskRows | None
     offsets: dict[int, Offset]
 
 
-def socket_path(db: str) -> str:
-    """Where the projector of this file listens: `FILE.sock`, or a name in the temporary folder
-    where that is too long for a socket."""
-    path = os.path.abspath(db) + ".sock"
-    if len(os.fsencode(path)) <= _PATH_BYTES:
-        return path
-    name = hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
-    return os.path.join(tempfile.gettempdir(), f"projector-{os.getuid()}-{name}.sock")
-
-
 class Server(socketserver.ThreadingUnixStreamServer):
     """Listens beside `db` until `close`; `store` gives the open store, or None while there is
-    none. Start it only while that store is held: then what stands in its place is stale."""
+    none, and `health` how the projector is. Start it only while that store is held: then what
+    stands in its place is stale."""
 
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, db: str, store: Callable[[], Store | None]) -> None:
+    def __init__(
+        self, db: str, store: Callable[[], Store | None], health: Callable[[], Health] = Health
+    ) -> None:
         self.path = socket_path(db)
         self.store = store
+        self.health = health
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         # The mode has to be right from the first moment on.
@@ -138,6 +124,9 @@ class _Handler(socketserver.BaseRequestHandler):
             raise EOFError from None
 
     def _answer(self, request: Request) -> None:
+        if request.health:
+            self._send(DATA, msgspec.msgpack.encode(self.server.health()))
+            return
         store = self.server.store()
         if store is None:
             raise ProjectionError("the projection is being opened; try again")
@@ -177,15 +166,3 @@ class _Frames:
 
     def close(self) -> None:
         """The connection outlives it."""
-
-
-def receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes. Raises `EOFError` where the other end has gone."""
-    parts = []
-    while size:
-        part = connection.recv(min(size, 1 << 20))
-        if not part:
-            raise EOFError
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)

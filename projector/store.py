@@ -13,10 +13,9 @@ from typing import Any, Self
 
 import duckdb
 import pyarrow as pa
-from msgspec import Struct
 
 from journal.errors import ProjectionError
-from projector.entries import TaskRows
+from projector.entries import Offset, TaskRows
 from projector.folding import Changes
 from projector.store_file import attach, check_journal, clear, explained
 from projector.store_schema import check_place, create, is_ours, looks_new
@@ -33,16 +32,6 @@ _LOCKED = (
 
 Commit = Callable[[Any], None]
 """Ends a transaction, given its connection; tests hand in one that fails."""
-
-
-class Offset(Struct, frozen=True):
-    """How far one partition has been read, and the last record there."""
-
-    partition: int
-    next_offset: int
-    last_id: str | None
-    last_checksum: str | None
-    journal_id: str | None
 
 
 def _commit(con: Any) -> None:

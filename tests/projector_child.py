@@ -82,7 +82,7 @@ async def answers(db: str, sql: str) -> list[dict[str, Any]]:
 async def running(
     url: str,
     db: Path,
-    *,
+    *options: str,
     env: Mapping[str, str] | None = None,
     file_bytes: int | None = None,
 ) -> AsyncIterator[Child]:
@@ -95,7 +95,7 @@ async def running(
 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "projector.cli", "run", "--log", url, "--db", str(db),
-        stderr=asyncio.subprocess.PIPE, env=env, preexec_fn=limit,
+        *options, stderr=asyncio.subprocess.PIPE, env=env, preexec_fn=limit,
     )  # fmt: skip
     try:
         yield Child(process, db)

@@ -81,7 +81,8 @@ async def test_however_batches_fall(tmp_path: Path) -> None:
     number = 0
     async for batch in log.read(0, 0):
         for start in range(0, len(batch), 7):
-            store.write(*_fold(folder, [(0, batch[start : start + 7])], number))
+            changes, written, _ = _fold(folder, [(0, batch[start : start + 7])], number)
+            store.write(changes, written)
             number += 1
     await runner.close()
     assert tables(cut) == tables(whole)

@@ -19,7 +19,8 @@ import pytest
 from journal.errors import ProjectionError
 from projector import connect
 from projector.client import query
-from projector.serve import Server, socket_path
+from projector.frames import socket_path
+from projector.serve import Server
 from projector.store import Store
 from tests.make_events import Writer
 from tests.projecting import new_log, project, put_events

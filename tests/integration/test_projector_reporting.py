@@ -122,7 +122,7 @@ async def test_many_batches_are_two_reports() -> None:
         await soon(monitor.heard)
         for n in range(100):
             at[0] = n
-            reporter.written(1)
+            reporter.written()
             await asyncio.to_thread(int)
     assert monitor.told == [("me", {0: 1}), ("me", {0: 99})]
 
@@ -171,6 +171,6 @@ async def test_the_embedded_log_has_no_monitors(
     log = await SqliteLog.open(tmp_path / "journal.db", create=True)
     assert not isinstance(log, Monitored)
     async with Reporter(log, "me", lambda: {0: 1}) as reporter:
-        reporter.written(1)
+        reporter.written()
     assert caplog.records == []
     await log.close()

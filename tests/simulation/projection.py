@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from journal.errors import ProjectionError
-from projector.entries import TaskRows
+from projector.entries import Offset, TaskRows
 from projector.folding import Changes
 from projector.rows import COLUMNS, TABLES, Row
-from projector.store import Offset
 
 _AT = {table: {name: n for n, name in enumerate(COLUMNS[table])} for table in TABLES}
 _KEYS = {
