@@ -14,13 +14,12 @@ from journal.errors import (
     BadRecord,
     EventTooNew,
     HistoryTruncated,
-    LogMisconfigured,
     LogReplaced,
     NotAJournal,
 )
 from journal.events import ACCEPTANCE_VERSION, Envelope, JournalCreated
 from journal.ids import new_id, now_ms, rfc3339
-from journal.log import Log, Record, append_and_wait
+from journal.log import Log, Record, append_and_wait, changed_partitions
 from journal.upcasters import read_bodies
 from journal.values import encode
 
@@ -45,6 +44,11 @@ async def identify(log: Log, *, create: bool = False) -> Identity:
     identity = await first_identity(log, 0)
     if identity is None:
         if not create:
+            if (await log.starts())[0]:
+                raise NotAJournal(
+                    f"{log.url}: all that was in it has been deleted; restore it, or begin another "
+                    f"journal with: journal init"
+                )
             raise NotAJournal(f"{log.url} is empty; make it a journal with: journal init")
         fresh = Identity(new_id(), log.partitions)
         await _write(log, 0, fresh)
@@ -52,10 +56,7 @@ async def identify(log: Log, *, create: bool = False) -> Identity:
         if identity is None:
             raise LogReplaced(f"{log.url} lost its first record; is something truncating it?")
     if identity.partitions != log.partitions:
-        raise LogMisconfigured(
-            f"{log.url} has {log.partitions} partitions but was created with "
-            f"{identity.partitions}; tasks would be looked for in the wrong ones"
-        )
+        raise changed_partitions(log.url, log.partitions, identity.partitions)
     for partition in range(1, log.partitions):
         other = await first_identity(log, partition)
         if other is None:
@@ -103,6 +104,11 @@ def read_genesis(url: str, partition: int, record: Record) -> Identity:
         f"{url} is no journal: the record at {where} is not its genesis record; "
         f"name another log, or a new topic with: journal init"
     )
+    if record.offset:
+        refuse = NotAJournal(
+            f"{url}: what stood before {where} has been deleted, and with it the record that says "
+            f"whose journal this is; restore it, or name another log"
+        )
     try:
         event = decode_event(record.value)
         if event.type != "JournalCreated":

@@ -20,7 +20,7 @@ from journal.kafka_offsets import GroupOffsets
 from journal.kafka_reader import Reader
 from journal.kafka_tails import Tails
 from journal.kafka_writer import Writer
-from journal.log import Append, OnScan, Record
+from journal.log import Append, OnScan, Record, changed_partitions
 
 _BATCH_BYTES = 512 * 2**10
 _BATCH_OVERHEAD_BYTES = 1024
@@ -147,6 +147,13 @@ class KafkaLog:
 
     async def report(self, reader: str, positions: Mapping[int, int]) -> None:
         await self._group_offsets.commit(reader, positions)
+
+    async def check(self) -> None:
+        topic = await open_topic(self._clients)
+        if topic.partitions > self.partitions:
+            raise changed_partitions(self.url, topic.partitions, self.partitions)
+        if found := findings(self._clients.address, topic):
+            raise misconfigured(self._clients.address, found)
 
     async def close(self) -> None:
         try:

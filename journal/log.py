@@ -19,6 +19,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from journal.errors import LogMisconfigured
+
 NONE = -1
 """The offset that stands for "no record yet"."""
 
@@ -139,6 +141,25 @@ class Monitored(Protocol):
 
         Raises `LogUnavailable`, within seconds.
         """
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A log whose settings somebody can change while it is open (Kafka)."""
+
+    async def check(self) -> None:
+        """Raise `LogMisconfigured` where they would break a promise by now.
+
+        Raises `LogNotFound` and `LogUnavailable`, too.
+        """
+
+
+def changed_partitions(url: str, now: int, before: int) -> LogMisconfigured:
+    """What is wrong with a log of another partition count than it was made with."""
+    return LogMisconfigured(
+        f"{url} has {now} partitions and was created with {before}; tasks would be looked for in "
+        f"the wrong ones: copy the first {before}, as they are, into a new log of {before}"
+    )
 
 
 OnScan = Callable[[int, int], None]

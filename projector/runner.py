@@ -14,7 +14,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -35,17 +35,14 @@ from journal.log import Log, Record
 from journal.resume import checksum
 from projector.entries import Offset
 from projector.folding import MEMORY_BYTES, Changes, Folder
+from projector.intake import Intake, Part
 from projector.rows import COLUMNS
 from projector.store import Store
 
 BATCH_RECORDS = 5_000
-BATCH_BYTES = 32 << 20
 SWITCH_SECONDS = 0.0001
 RETRIES = 5
 RETRY_SECONDS = 1.0
-_QUEUE = 12
-"""Reads that wait to be folded; each is of at most about 1,000 records."""
-
 _READERS = 2
 """Partitions that who reads to the end reads at a time, so that one is fetched while another is
 taken in. Fewer make fewer tasks in a batch, and fewer rows to replace."""
@@ -55,14 +52,8 @@ _LABEL = list(COLUMNS["anomalies"]).index("label")
 
 _log = logging.getLogger("projector")
 
-Part = tuple[int, list[Record]]
 _Span = tuple[int, int, int | None]
 """A partition, and the offsets to read it from and to; None to follow it."""
-
-_Item = tuple[int, list[Record] | Exception | None]
-"""A partition with what was read from it: records or an error; None when a feed is done."""
-
-STOP = -1
 
 
 class Written(Struct):
@@ -154,7 +145,7 @@ class Runner:
             ends = await self._log.ends()
             spans: list[_Span] = [(p, start, ends[p]) for p, start in starts.items()]
             shares = [spans[n::_READERS] for n in range(min(_READERS, len(spans)))]
-        intake = _Intake(len(shares), self._batch_records, follow)
+        intake = Intake(len(shares), self._batch_records, follow)
         feeds = [asyncio.create_task(self._feed(intake, share)) for share in shares]
         feeds.append(asyncio.create_task(_tell(intake, stop)))
         try:
@@ -164,7 +155,7 @@ class Runner:
                 feed.cancel()
             await asyncio.wait(feeds)
 
-    async def _pump(self, store: Store, intake: _Intake) -> None:
+    async def _pump(self, store: Store, intake: Intake) -> None:
         loop = asyncio.get_running_loop()
         folder = Folder(self._identity, store.load, self._memory_bytes)
         writing: tuple[asyncio.Future[float], Written] | None = None
@@ -203,7 +194,7 @@ class Runner:
         if intake.error is not None:
             raise intake.error
 
-    async def _feed(self, intake: _Intake, share: Sequence[_Span]) -> None:
+    async def _feed(self, intake: Intake, share: Sequence[_Span]) -> None:
         for partition, start, end in share:
             reading = (
                 self._log.tail(partition, start)
@@ -214,6 +205,9 @@ class Runner:
                 async with contextlib.aclosing(reading) as batches:  # type: ignore[type-var]
                     async for records in batches:
                         await intake.put((partition, records))
+            except HistoryTruncated as error:
+                await intake.put((partition, _deleted(f"{self._log.url}: {error}")))
+                return
             except Exception as error:
                 await intake.put((partition, error))
                 return
@@ -239,9 +233,9 @@ class Runner:
         """Compare the last record that was read. Raises `LogReplaced`, `HistoryTruncated`."""
         last = known.next_offset - 1
         if known.next_offset < first:
-            raise HistoryTruncated(
+            raise _deleted(
                 f"{self._log.url}: {partition}:{known.next_offset} was to be read next and has "
-                f"been deleted; move the database away and run the projector again"
+                f"been deleted"
             )
         if known.last_checksum is None or last < first:
             return
@@ -256,76 +250,7 @@ class Runner:
             )
 
 
-class _Intake:
-    """Puts together what the feeds have read."""
-
-    def __init__(self, feeds: int, batch_records: int, follow: bool) -> None:
-        self.error: Exception | None = None
-        self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE)
-        self._may_read = asyncio.Event()
-        self._may_read.set()
-        self._feeds = feeds
-        self._batch_records = batch_records
-        self._follow = follow
-        self._over = False
-
-    @property
-    def idle(self) -> bool:
-        """Whether what has been folded should be written before more comes."""
-        return self._follow and self._queue.empty()
-
-    async def put(self, item: _Item) -> None:
-        """Take what a feed has read; returns when it may read on."""
-        await self._queue.put(item)
-        await self._may_read.wait()
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Who reads to the end reads no further in the block, which folds.
-
-        A Kafka client lets go of the interpreter's lock for each record batch that it unpacks,
-        and takes it back from the fold: both wait for that, many times a second, for nothing,
-        as only one of them can run.
-        """
-        if not self._follow:
-            self._may_read.clear()
-        try:
-            yield
-        finally:
-            self._may_read.set()
-
-    def stop(self) -> None:
-        """No further batch: what has been read and not been folded waits for the next run."""
-        self._over = True
-        # Whoever waits for more is woken; where the queue is full, nobody does.
-        with contextlib.suppress(asyncio.QueueFull):
-            self._queue.put_nowait((STOP, None))
-
-    async def batch(self) -> list[Part]:
-        """The next batch; empty when there is no more, after an error, or when stopped."""
-        parts: list[Part] = []
-        records = size = 0
-        while self._feeds and not self._over:
-            if records >= self._batch_records or size >= BATCH_BYTES:
-                break
-            # Who follows waits for nothing; who reads to the end fills each batch.
-            if parts and self._follow and self._queue.empty():
-                break
-            partition, item = await self._queue.get()
-            if partition == STOP:
-                self._over = True
-            elif item is None:
-                self._feeds -= 1
-            elif isinstance(item, Exception):
-                self.error, self._over = item, True
-            else:
-                parts.append((partition, item))
-                records += len(item)
-                size += sum([len(record.value or b"") for record in item])
-        return parts
-
-
-async def _tell(intake: _Intake, stop: asyncio.Event) -> None:
+async def _tell(intake: Intake, stop: asyncio.Event) -> None:
     await stop.wait()
     intake.stop()
 
@@ -367,6 +292,10 @@ def _tables(changes: Changes) -> dict[str, Any]:
     from projector.arrow import table
 
     return {name: table(name, rows) for name, rows in changes.rows.items() if rows}
+
+
+def _deleted(what: str) -> HistoryTruncated:
+    return HistoryTruncated(f"{what}; move the database away and run the projector again")
 
 
 def _id(record: Record) -> str | None:

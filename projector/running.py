@@ -27,6 +27,7 @@ from projector.reporting import Reporter, reader_name
 from projector.runner import Runner, Written
 from projector.serve import Server
 from projector.store import Store
+from projector.watching import EVERY_SECONDS, Watch
 
 _WAIT_SECONDS = 1.0
 FULL_SECONDS = 5.0
@@ -57,7 +58,8 @@ class Projection:
 
     `url` names it in lines for people, which `say` prints, and `warn`, where there is something
     to wait for. `on_written` is told of each committed batch. Setting `stop` ends it. `full_s`
-    seconds pass between two tries to write to a full disk.
+    seconds pass between two tries to write to a full disk, `watch_s` between two looks at whether
+    log and file are still what they were.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Projection:
         warn: Callable[[str], None] | None = None,
         open_store: Callable[[str, str | None], Store] = Store.open,
         full_s: float = FULL_SECONDS,
+        watch_s: float = EVERY_SECONDS,
     ) -> None:
         self.stop = asyncio.Event()
         self.on_written: Callable[[Written], None] = lambda _: None
@@ -80,6 +83,7 @@ class Projection:
         self._warn = say if warn is None else warn
         self._open_store = open_store
         self._full_s = full_s
+        self._watch_s = watch_s
         self._waits = url.startswith("kafka://")
         self._store: Store | None = None
         self._runner: Runner | None = None
@@ -170,10 +174,13 @@ class Projection:
         self._log_held = log
         try:
             reader = reader_name(identity.journal_id)
-            async with Reporter(log, reader, self._positions) as reporter:
+            async with (
+                Reporter(log, reader, self._positions) as reporter,
+                Watch(log, self._db, self.stop, self._watch_s) as watch,
+            ):
                 while not self.stop.is_set():
                     try:
-                        await self._run(log, identity, reporter, follow)
+                        await self._run(log, identity, reporter, watch, follow)
                         break
                     except DiskFull as error:
                         if not follow:
@@ -185,11 +192,15 @@ class Projection:
                     with contextlib.suppress(DiskFull):
                         await self._serve(identity.journal_id)
                     await self._pause(self._full_s)
+            if watch.error is not None:
+                raise watch.error
         finally:
             self._log_held = None
             await log.close()
 
-    async def _run(self, log: Log, identity: Identity, reporter: Reporter, follow: bool) -> None:
+    async def _run(
+        self, log: Log, identity: Identity, reporter: Reporter, watch: Watch, follow: bool
+    ) -> None:
         def written(batch: Written) -> None:
             reporter.written()
             self.on_written(batch)
@@ -199,6 +210,7 @@ class Projection:
                 self._say(f"{self._db}: there is room again")
 
         store = await self._serve(identity.journal_id)
+        watch.opened()
         open_store = partial(self._open_store, self._db, identity.journal_id)
         runner = Runner(log, identity, open_store, store=store, on_written=written)
         if follow and not self._full:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
@@ -109,8 +111,9 @@ def test_the_tests_that_hold_the_guarantees_exist() -> None:
     assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
 
 
-def test_the_tests_of_the_complaints_exist() -> None:
-    text = (ROOT / "docs" / "coming-from.md").read_text()
+@pytest.mark.parametrize("page", ["coming-from", "guarantees"])
+def test_the_tests_that_a_page_names_exist(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
     named = re.findall(r"`(test_\w+)`", text)
     assert named
     code = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))

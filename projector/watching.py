@@ -1,0 +1,81 @@
+"""Whether the log and the file are still what they must be, looked at now and then while the log is
+followed: what is seen at the start can change later.
+
+Knows no settings: the log says what is wrong. What was read wrongly meanwhile, it cannot mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import TracebackType
+
+from journal.errors import JournalError, LogError, LogMisconfigured, ProjectionError
+from journal.log import Checked, Log
+
+EVERY_SECONDS = 60.0
+
+
+class Watch:
+    """Looks while inside, every `every_s` seconds; at what is wrong it keeps the `error` and sets
+    `stop`. The file `db` is looked at from `opened` on."""
+
+    def __init__(
+        self, log: Log | Checked, db: str, stop: asyncio.Event, every_s: float = EVERY_SECONDS
+    ) -> None:
+        self.error: JournalError | None = None
+        self._log = log if isinstance(log, Checked) else None
+        self._db = db
+        self._file: tuple[int, int] | None = None
+        self._stop = stop
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Watch:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                self._look()
+                if self._log is not None:
+                    await self._log.check()
+            except (LogMisconfigured, ProjectionError) as error:
+                self.error = error
+                self._stop.set()
+                return
+            except LogError:
+                # Whoever reads has the same trouble, and says so.
+                continue
+
+    def opened(self) -> None:
+        """The file is open, and in its place."""
+        if self._file is None:
+            self._file = _identity(self._db)
+
+    def _look(self) -> None:
+        if self._file is not None and _identity(self._db) != self._file:
+            raise ProjectionError(
+                f"{self._db}: was moved away or replaced while in use; start again to use what is "
+                f"there now"
+            )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
