@@ -35,24 +35,42 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="journal", epilog=EPILOG, description="The step journal.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    def task(of: argparse.ArgumentParser) -> None:
+        of.add_argument("task", metavar="TASK", help="the task's id")
+
+    def format(of: argparse.ArgumentParser) -> None:
+        of.add_argument(
+            "--format",
+            choices=["table", "json"],
+            default="table",
+            help="of output (default: table)",
+        )
+
     def add(
         name: str, text: str, options: argparse.ArgumentParser = common
     ) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, parents=[options])
 
     init = add("init", "make a journal: a file, or a topic with the right settings")
-    init.add_argument("--partitions", type=int, default=12)
-    init.add_argument("--replication-factor", type=int)
+    init.add_argument(
+        "--partitions", type=int, default=12, metavar="N", help="of a topic, for ever (default: 12)"
+    )
+    init.add_argument(
+        "--replication-factor",
+        type=int,
+        metavar="N",
+        help="of a topic (default: 3, or as many as there are brokers)",
+    )
     demo = add("demo", "kill an agent in the middle of a step and resume it")
     demo.add_argument("--keep", action="store_true", help="leave the demo's folder and name it")
     tasks = add("tasks", "list tasks, from the log alone")
-    tasks.add_argument("--status")
-    tasks.add_argument("--format", choices=["table", "json"], default="table")
+    tasks.add_argument("--status", help="only those that are running, waiting, completed, …")
+    format(tasks)
     show = add("show", "print one task's run")
-    show.add_argument("task")
+    task(show)
     replay = add("replay", "print a task's events, one JSON object a line")
-    replay.add_argument("task")
-    replay.add_argument("--from", dest="start", metavar="SEQ|P:OFFSET")
+    task(replay)
+    replay.add_argument("--from", dest="start", metavar="SEQ|P:OFFSET", help="from this on")
     replay.add_argument("--to", dest="end", metavar="SEQ|P:OFFSET", help="up to and with this")
     replay.add_argument("--raw", action="store_true", help="as written, not upcast")
     tail = add("tail", "follow the log and print each event as it is appended")
@@ -64,44 +82,46 @@ def parser() -> argparse.ArgumentParser:
         help="where to begin (default: end); at P:OFFSET, with the other partitions at their end",
     )
     tail.add_argument("--task", help="only this task's events")
-    tail.add_argument("--format", choices=["table", "json"], default="table")
+    format(tail)
     tail.add_argument("--count", type=_count, metavar="N", help="stop after N events")
     tail.add_argument("--raw", action="store_true", help="as written, a newer release's events too")
     state = add("state", "print a task's checkpoint as JSON")
-    state.add_argument("task")
+    task(state)
     state.add_argument("--at", metavar="SEQ|P:OFFSET", help="as it was there")
     retry = add("retry", "reopen a failed task")
-    retry.add_argument("task")
+    task(retry)
     send = add("send", "give a task a message; its owner sees it before its next decision", writes)
-    send.add_argument("task")
-    send.add_argument("text")
-    send.add_argument("--role", choices=["user", "system"], default="user")
+    task(send)
+    send.add_argument("text", metavar="TEXT", help="the message")
+    send.add_argument(
+        "--role", choices=["user", "system"], default="user", help="whose it is (default: user)"
+    )
     send.add_argument("--id", help="the message's own; the same again changes nothing")
     answer = add("answer", "answer what a task asks for; the first answer counts", writes)
-    answer.add_argument("task")
-    answer.add_argument("value", help="JSON, or else a text")
+    task(answer)
+    answer.add_argument("value", metavar="VALUE", help="JSON, or else a text")
     answer.add_argument("--text", action="store_true", help="a text, even where it is JSON")
     answer.add_argument("--key", help="which request, where there are several")
     answer.add_argument("--by", metavar="NAME", help="who answers (default: this user)")
     cancel = add(
         "cancel", "end a task: at once if it waits, else before it begins anything new", writes
     )
-    cancel.add_argument("task")
-    cancel.add_argument("--reason")
+    task(cancel)
+    cancel.add_argument("--reason", metavar="TEXT", help="why, for whoever looks at the task")
     resolve = add("resolve", "settle a call of which nobody knows whether it happened", writes)
-    resolve.add_argument("task")
-    resolve.add_argument("call", metavar="STEP:POSITION")
+    task(resolve)
+    resolve.add_argument("call", metavar="STEP:POSITION", help="the call, such as 3:0")
     outcome = resolve.add_mutually_exclusive_group(required=True)
     outcome.add_argument("--result", metavar="VALUE", help="it happened: JSON, or else a text")
     outcome.add_argument("--error", metavar="TEXT", help="it failed")
     outcome.add_argument("--run-again", action="store_true", help="it did not happen")
     resolve.add_argument("--by", metavar="NAME", help="who says so (default: this user)")
     doctor = add("doctor", "check versions, log and blobs, and say how to mend what is wrong")
-    doctor.add_argument("--format", choices=["table", "json"], default="table")
+    format(doctor)
     imported = add(
         "import", "import runs of other programs; of a file that has grown, the rest", writes
     )
-    imported.add_argument("files", nargs="+", metavar="FILE")
+    imported.add_argument("files", nargs="+", metavar="FILE", help="of any of the known formats")
     imported.add_argument("--strict", action="store_true", help="exit 1 if anything was wrong")
     return top
 
