@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from datetime import datetime
+from inspect import CORO_CREATED
 from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
@@ -151,10 +153,18 @@ class Durable:
         self, calls: tuple[Awaitable[Any], ...], limit: int | None, policy: str
     ) -> list[Any]:
         """See `Task.gather`."""
-        if policy not in POLICIES or (limit is not None and limit < 1):
+        try:
+            return await self._gathered(calls, limit, policy)
+        finally:
             for call in calls:
-                if asyncio.iscoroutine(call):
+                # Python complains of one that nobody has begun to await.
+                if inspect.iscoroutine(call) and inspect.getcoroutinestate(call) == CORO_CREATED:
                     call.close()
+
+    async def _gathered(
+        self, calls: tuple[Awaitable[Any], ...], limit: int | None, policy: str
+    ) -> list[Any]:
+        if policy not in POLICIES or (limit is not None and limit < 1):
             raise UsageError(
                 f"gather takes a limit of at least 1 and a policy of {', '.join(POLICIES)}; "
                 f"not {limit!r} and {policy!r}"

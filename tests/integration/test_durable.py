@@ -6,6 +6,8 @@ A crash is a second connection that opens the task anew.
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -213,6 +215,31 @@ async def test_gather_keeps_its_limit_and_its_policy(connect: Connect) -> None:
         for wrong in ({"limit": 0}, {"policy": "hope"}):
             with pytest.raises(UsageError):
                 await task.gather(work(0), **wrong)
+
+
+async def test_gather_leaves_no_call_that_nobody_awaits(
+    connect: Connect, recwarn: pytest.WarningsRecorder
+) -> None:
+    warnings.simplefilter("always")
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    async with connect() as j, j.task("t", "d") as task:
+        with pytest.raises(ValueError, match="no"):
+            await task.gather(fail(), *(task.run(str, n) for n in range(3)), limit=1)
+        with pytest.raises(UsageError, match="limit"):
+            await task.gather(task.run(str, 0), limit=0)
+        # One gather in another's scope, while that runs.
+        waiting = asyncio.Event()
+        first = asyncio.create_task(task.gather(waiting.wait()))
+        await asyncio.sleep(0)
+        with pytest.raises(UsageError, match="began while gather ran"):
+            await task.gather(task.run(str, 1))
+        waiting.set()
+        await first
+    gc.collect()
+    assert [str(w.message) for w in recwarn if "never awaited" in str(w.message)] == []
 
 
 async def test_a_tool_that_must_run_once_is_sent_to_a_step(connect: Connect) -> None:
