@@ -38,7 +38,6 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self.registry.register(self)
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"step_journal_{name}", text, labels, registry=self.registry)
@@ -52,6 +51,8 @@ class Metrics:
             registry=self.registry,
             buckets=_SECONDS,
         )
+        # Last: the counters are then of no later moment than the offsets beside them.
+        self.registry.register(self)
 
     def written(self, batch: Written) -> None:
         """A batch was committed."""
