@@ -131,6 +131,10 @@ class LogUnavailable(LogError):
     """The log cannot be reached or written now. What was asked for was certainly not written."""
 
 
+class EventTooLarge(LogError):
+    """The log takes no event of that size. It was certainly not written, nor will it ever be."""
+
+
 class LogMisconfigured(LogError):
     """The log's settings would break a promise; the message names setting and remedy."""
 

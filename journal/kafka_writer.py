@@ -16,32 +16,15 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
-    ClusterAuthorizationFailedError,
-    InvalidTimestampError,
-    InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
-    MessageSizeTooLargeError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 
-from journal.errors import JournalError, LogReplaced, LogUnavailable, OutcomeUnknown
+from journal.errors import JournalError, LogReplaced, LogUnavailable
+from journal.kafka_answers import failure, refused, unknown
 from journal.kafka_client import Clients, Outage, retire, words
 from journal.log import NONE, Append
-
-_REFUSALS = (
-    ClusterAuthorizationFailedError,
-    InvalidTimestampError,
-    InvalidTopicError,
-    MessageSizeTooLargeError,
-    PolicyViolationError,
-    RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-)
-"""Answers of a broker that looked at the batch and wrote nothing of it."""
 
 _BEHIND = LogUnavailable("not written: an append before it, to the same partition, failed")
 _SLOW_S = 5.0
@@ -99,6 +82,7 @@ class Writer:
         self._retiring: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._refusal: JournalError | None = None
+        self._shared: BaseException | None = None
 
     def append(self, partition: int, append: Append) -> None:
         if self._refusal is not None:
@@ -151,7 +135,7 @@ class Writer:
                 self._outage.down("appending", words(error))
                 continue
             except KafkaError as error:
-                self._drop(lane, self._refused(error))
+                self._drop(lane, refused(self._clients, error))
                 self._replace(words(error))
                 return
             except AssertionError:
@@ -160,7 +144,7 @@ class Writer:
                 continue
             except Exception as error:
                 # Nothing but what is in the records can do this, and nothing was handed over.
-                self._drop(lane, self._refused(error))
+                self._drop(lane, refused(self._clients, error))
                 continue
             deadline = queue[0][1]
             group = _Group([queue.popleft()[0] for _ in range(count)], deadline, future)
@@ -233,9 +217,8 @@ class Writer:
         future = group.future
         error = KafkaError("cancelled") if future.cancelled() else future.exception()
         if error is not None:
-            certain = isinstance(error, _REFUSALS)
-            why = self._refused(error) if certain else self._unknown(words(error))
-            self._drop(lane, _BEHIND, group, why)
+            alone = self._alone(lane, group, error)
+            self._drop(lane, _BEHIND, group, failure(self._clients, error, alone))
             self._replace(f"another append failed with {words(error)}")
             return
         offset = future.result().offset
@@ -260,6 +243,13 @@ class Writer:
                 self._report(mistake)
             offset += step
 
+    def _alone(self, lane: _Lane, group: _Group, error: BaseException) -> Append | None:
+        """The group's one append, unless the client has sent others with it: they would all fail
+        with one and the same error, in the same turn of the loop."""
+        if any(_failed_with(other.future, error) for other in lane.in_flight):
+            self._shared = error
+        return group.appends[0] if len(group.appends) == 1 and error is not self._shared else None
+
     def _replace(self, why: str) -> None:
         """Give up the producer: settle all that it has, and go on with a new one."""
         producer, self._producer = self._producer, None
@@ -278,7 +268,7 @@ class Writer:
                     self._settle(lane, group)
                     continue
                 lane.in_flight.popleft()
-                self._drop(lane, _BEHIND, group, self._unknown(why))
+                self._drop(lane, _BEHIND, group, unknown(why))
             if lane.queue and lane.flusher is None:
                 lane.flusher = self._loop.create_task(self._flush(lane))
 
@@ -335,12 +325,6 @@ class Writer:
 
     # --- errors -------------------------------------------------------------------------------
 
-    def _refused(self, error: BaseException) -> LogUnavailable:
-        return self._clients.unavailable(f"nothing was written: {words(error)}")
-
-    def _unknown(self, why: str) -> OutcomeUnknown:
-        return OutcomeUnknown(f"it is unknown whether Kafka has written the event: {why}")
-
     def _replaced(self, what: str) -> LogReplaced:
         address = self._clients.address
         error = LogReplaced(
@@ -349,3 +333,7 @@ class Writer:
         )
         self._refusal = self._refusal or error
         return error
+
+
+def _failed_with(future: asyncio.Future[Any], error: BaseException) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is error

@@ -79,7 +79,8 @@ class Append:
         raise NotImplementedError
 
     def failed(self, error: Exception) -> None:
-        """`AppendRefused` or `LogUnavailable` (not written), or `OutcomeUnknown`."""
+        """`AppendRefused`, `EventTooLarge` or `LogUnavailable` (not written), or
+        `OutcomeUnknown`."""
         raise NotImplementedError
 
 

@@ -86,7 +86,8 @@ class Owner(Pipeline):
         has the shape of, where that is not the current one; `ref` the event that it is about.
 
         Raises `TaskFenced` or `TaskEnded`, after which this owner can write no more;
-        `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened.
+        `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened;
+        `EventTooLarge`, which it will be again.
         """
         await self.settled()
         event = self._event(type, body)

@@ -17,7 +17,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from journal.errors import LogUnavailable, UsageError
+from journal.errors import EventTooLarge, LogUnavailable, UsageError
 from journal.log import Append, Record
 from journal.sqlite_file import BUSY_SECONDS, check, explain, prepare
 from journal.sqlite_read import Heads, bounds, first_at, read_batch, read_key
@@ -105,7 +105,7 @@ class SqliteLog:
     # --- appending ------------------------------------------------------------------------------
 
     def append(self, partition: int, append: Append) -> None:
-        """See `Log.append`. A value of over 64 MiB is `LogUnavailable`."""
+        """See `Log.append`. A value of over 64 MiB is `EventTooLarge`."""
         if partition:
             _only_partition(partition)
         value = append.value
@@ -138,7 +138,7 @@ class SqliteLog:
             if append.expect is not None:
                 append.expect.broken = True
             size = f"{len(append.value):,} bytes, over the limit of {VALUE_BYTES:,}"
-            error = LogUnavailable(f"{self.url}: the record has {size}; write it to a file")
+            error = EventTooLarge(f"{self.url}: the record has {size}; write it to a file")
             self._settle_soon([], 0, [(append, error)])
 
         self._running_loop()

@@ -18,6 +18,7 @@ from typing import Any
 import journal
 from journal import Decision, ToolCall
 from journal.errors import (
+    EventTooLarge,
     LogNotFound,
     LogReplaced,
     LogUnavailable,
@@ -40,7 +41,7 @@ nothing to run on."""
 AFTER = 3
 """Whole steps that every agent makes after the last fault."""
 
-GO_ON = (TaskFenced, OutcomeUnknown, LogUnavailable, TaskEnded)
+GO_ON = (TaskFenced, OutcomeUnknown, LogUnavailable, EventTooLarge, TaskEnded)
 CONFIRMS = ("always", "once", "always")
 """Of the connections that the agents use in turn."""
 
@@ -265,7 +266,7 @@ class Load:
                 agent.steps += 1
                 stayed = False
                 self._changed.set()
-            except (OutcomeUnknown, LogUnavailable) as error:
+            except (OutcomeUnknown, LogUnavailable, EventTooLarge) as error:
                 if stayed or agent.number % 2:
                     raise
                 # It goes on where it is; what became of the step, the next one tells.

@@ -110,15 +110,15 @@ async def test_an_event_too_large(broker: JavaBroker, tmp_path: Path, rounds: Ro
         for turn in range(rounds(20, 3, "large events")):
             await load.progress()
             heavy = load.agents[turn % AGENTS]
-            before = heavy.troubles["LogUnavailable"]
+            before = heavy.troubles["EventTooLarge"]
             # Random digits of 4 bits each: compressed they are half as long.
             load.burden[heavy.number] = os.urandom(100_000).hex()
             await load.progress(2)
-            assert heavy.troubles["LogUnavailable"] == before + 1, heavy.said
-            assert "nothing was written: MessageSizeTooLarge" in heavy.said[-1]
+            assert heavy.troubles["EventTooLarge"] == before + 1, heavy.said
+            assert "nothing was written; store the value" in heavy.said[-1]
             # The others were disturbed at most, and are not told that theirs was too large.
             for agent in load.agents:
-                said = [text for text in agent.said if "MessageSizeTooLarge" in text]
+                said = [text for text in agent.said if "TooLarge" in text or "takes:" in text]
                 assert agent is heavy or all("another append" in text for text in said), said
             heavy.said.clear()
         await load.finish()

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.admin import NewTopic
 
 from journal.errors import (
+    EventTooLarge,
     HistoryTruncated,
     LogMisconfigured,
     LogNotFound,
@@ -174,7 +175,7 @@ async def test_an_event_that_is_too_large_fails_by_name_and_the_log_goes_on(
     incompressible = random.Random(1).randbytes(1_200_000)
     async with opened(kafka_url, create=True, partitions=1) as log:
         assert await put(log, b"before") == 0
-        with pytest.raises(LogUnavailable, match="MessageSizeTooLarge"):
+        with pytest.raises(EventTooLarge, match=r"1,200,000 bytes .* nothing was written; store"):
             await put(log, incompressible)
         assert await put(log, b"after") == 1
         # A large one that compresses is nothing special.

@@ -16,7 +16,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from journal.errors import AppendRefused, LogReplaced, LogUnavailable, OutcomeUnknown, UsageError
+from journal.errors import (
+    AppendRefused,
+    EventTooLarge,
+    LogReplaced,
+    LogUnavailable,
+    OutcomeUnknown,
+    UsageError,
+)
 from journal.log import Cursor, Record, append_and_wait
 from journal.sqlite_file import CHECKPOINT_PAGES, certain, explain
 from journal.sqlite_log import VALUE_BYTES, SqliteLog
@@ -342,7 +349,7 @@ async def test_a_value_that_is_too_large_fails_alone(log: SqliteLog) -> None:
     ]
     await settled(log, *probes)
     assert (probes[0].offset, probes[3].offset) == (0, 1)
-    assert isinstance(probes[1].error, LogUnavailable)
+    assert isinstance(probes[1].error, EventTooLarge)
     assert isinstance(probes[2].error, AppendRefused)
     assert values(await everything(log)) == [b"1", b"x"]
 
