@@ -1,7 +1,7 @@
 """How often a test attacks a promise, and the table of all attacks and what came of them.
 
 JOURNAL_TEST_ROUNDS: unset few rounds, a number, or `full`, the counts that the project promises.
-`--attacks FILE` writes the table, in Markdown, besides showing it.
+`--attacks FILE` keeps the table in a page, besides showing it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,6 @@ import pytest
 
 ASKED = os.environ.get("JOURNAL_TEST_ROUNDS", "")
 FULL = ASKED == "full"
-_BEGAN = time.monotonic()
 Rounds = Callable[..., int]
 
 
@@ -38,10 +36,14 @@ def rounds(record_property: Callable[[str, object], None]) -> Rounds:
     return count
 
 
-_TITLE = """# What attacks the guarantees
+_HEAD = """# What attacks the guarantees
 
-Written by `./dev faults`: each test that attacks a [guarantee](guarantees.md), how often, and how
-often it was broken.
+Written by `./dev faults`, a row when its test has ended: each test that attacks a
+[guarantee](guarantees.md), how often, how often it was broken, for how long, and when. A part of
+it, as in `./dev faults tests/fire`, writes the rows of that part anew.
+
+| test | attacked by | violations | minutes | on |
+|---|---|---|---|---|
 """
 
 
@@ -49,34 +51,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--attacks", metavar="FILE", help="write the table of attacks there")
 
 
-def _table(reports: list[pytest.TestReport]) -> list[tuple[str, str, str]]:
-    return [
-        (report.nodeid.partition("tests/")[2], str(value), "0" if report.passed else "**some**")
-        for report in reports
-        for name, value in report.user_properties
-        if name == "attacks"
-    ]
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Table(config.getoption("--attacks")))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the table, and write it where that is asked for."""
-    stats = terminalreporter.stats
-    rows = _table([*stats.get("passed", []), *stats.get("failed", [])])
-    if not rows:
-        return
-    width = max(len(test) for test, _, _ in rows)
-    terminalreporter.section("attacks, and violations")
-    for test, count, violations in rows:
-        terminalreporter.write_line(f"{test:{width}} {count:>16} {violations:>4}")
-    file = terminalreporter.config.getoption("--attacks")
-    if file:
-        minutes = (time.monotonic() - _BEGAN) / 60
-        head = (
-            f"{datetime.date.today()}, Python {platform.python_version()}, "
-            f"{os.cpu_count()} cores, {minutes:.0f} minutes; "
-            f"{len(stats.get('passed', []))} tests passed, {len(stats.get('failed', []))} failed, "
-            f"{len(stats.get('skipped', []))} were skipped.\n"
-        )
-        lines = [f"| `{test}` | {count} | {violations} |" for test, count, violations in rows]
-        table = ["| test | attacked by | violations |", "|---|---|---|", *lines]
-        Path(file).write_text("\n".join([_TITLE, head, *table, ""]))
+class Table:
+    """The rows of this run; in the file, those of earlier runs as well."""
+
+    def __init__(self, file: str | None) -> None:
+        self._file = None if file is None else Path(file)
+        self._rows: list[tuple[str, str, str]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        attacks = [str(what) for name, what in report.user_properties if name == "attacks"]
+        if report.when != "call" or report.skipped or not attacks:
+            return
+        test, violations = report.nodeid.partition("tests/")[2], "0" if report.passed else "some"
+        self._rows.append((test, attacks[0], violations))
+        if self._file is not None:
+            minutes = f"{report.duration / 60:.1f}"
+            where = f"{datetime.date.today()}, Python {platform.python_version()}"
+            self._write(f"| `{test}` | {attacks[0]} | {violations} | {minutes} | {where} |")
+
+    def _write(self, row: str) -> None:
+        assert self._file is not None
+        rows = [row]
+        if self._file.exists():
+            kept = self._file.read_text().splitlines()
+            rows += [line for line in kept if line.startswith("| `") and _test(line) != _test(row)]
+        self._file.write_text(_HEAD + "".join(f"{line}\n" for line in sorted(rows)))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._rows:
+            return
+        width = max(len(test) for test, _, _ in self._rows)
+        terminalreporter.section("attacks, and violations")
+        for test, attacks, violations in self._rows:
+            terminalreporter.write_line(f"{test:{width}} {attacks:>18} {violations:>4}")
+
+
+def _test(row: str) -> str:
+    return row.split("`")[1]

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,11 @@ ROOT = Path(__file__).parents[2]
 COPIED = ("journal", "journal_pytest", "projector", "tests", "pyproject.toml")
 TESTS_FAILED = 1
 """pytest's exit status; others say that it could not run them."""
+
+
+@pytest.fixture(autouse=True)
+def attacked(record_property: Callable[[str, object], None]) -> None:
+    record_property("attacks", "1 change")
 
 
 @pytest.fixture(scope="module")
