@@ -227,7 +227,7 @@ async def project(killer: Killer, url: str, db: str) -> None:
         async with Reporter(log, reader_name(identity.journal_id), positions, 0) as reporter:
             await Runner(
                 log, identity, open_store, store=store, batch_records=BATCH_RECORDS,
-                on_written=reporter.written,
+                on_written=lambda _: reporter.written(),
             ).run(follow=False)  # fmt: skip
     await log.close()
 
