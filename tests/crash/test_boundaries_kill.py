@@ -118,20 +118,31 @@ async def filled(url: str, tmp_path: Path) -> tuple[Log, Identity]:
     return log, identity
 
 
-@pytest.mark.crash
-@pytest.mark.parametrize("name", STORE + MONITORS)
-async def test_a_projector(life: Life, url: str, tmp_path: Path, name: str, rounds: Rounds) -> None:
-    if name in MONITORS and not url.startswith("kafka://"):
-        pytest.skip("an embedded log has no monitors")
+async def projector_killed(life: Life, url: str, tmp_path: Path, name: str, count: int) -> None:
     log, _ = await filled(url, tmp_path)
     calm = tables(tmp_path / "calm.duckdb")
-    kills, count = 0, rounds(ROUNDS, FEW)
+    kills = 0
     for seed in range(count):
         db = tmp_path / f"{seed}.duckdb"
         kills += await asyncio.to_thread(lives, life, "project", url, db, name, seed)
         assert tables(db) == calm, f"{name}, seed {seed}"
     assert kills >= count
     await log.close()
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", STORE)
+async def test_a_projector(life: Life, url: str, tmp_path: Path, name: str, rounds: Rounds) -> None:
+    await projector_killed(life, url, tmp_path, name, rounds(ROUNDS, FEW))
+
+
+@pytest.mark.crash
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", MONITORS)
+async def test_a_projector_that_tells_monitors(
+    life: Life, kafka_url: str, tmp_path: Path, name: str, rounds: Rounds
+) -> None:
+    await projector_killed(life, kafka_url, tmp_path, name, rounds(ROUNDS, FEW))
 
 
 # --- rebuilds -------------------------------------------------------------------------------
