@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from journal import redact
+    from journal import errors, redact
     from journal.client import Journal, connect
     from journal.content import Content
     from journal.decision import Decision, ToolCall, Usage
@@ -25,11 +25,13 @@ __all__ = [
     "ToolCall",
     "Usage",
     "connect",
+    "errors",
     "new_task_id",
     "redact",
     "tool",
 ]
 
+_MODULES = ("errors", "redact")
 _HOMES = {
     "client": ("Journal", "connect"),
     "content": ("Content",),
@@ -41,8 +43,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "redact":
-        return import_module("journal.redact")
+    if name in _MODULES:
+        return import_module(f"journal.{name}")
     for home, names in _HOMES.items():
         if name in names:
             found = globals()[name] = getattr(import_module(f"journal.{home}"), name)

@@ -29,7 +29,7 @@ async def caught_up(log: Log, state: TaskState, start: int) -> tuple[TaskState, 
         with contextlib.suppress(BadRecord):
             verdict = apply(state, decode_event(record.value, record.key), record.offset)
             headless = headless or verdict.label == HEADLESS
-    if headless and not state.exists and (first := await _cut_at(log, state.partition)):
+    if headless and not state.exists and (first := await cut_at(log, state.partition)):
         raise HistoryTruncated(
             f"task {state.task_id}: its beginning has been deleted, {log.url} begins at "
             f"{state.partition}:{first}; resume through a projection that has read it, or use "
@@ -38,7 +38,7 @@ async def caught_up(log: Log, state: TaskState, start: int) -> tuple[TaskState, 
     return state, known, last
 
 
-async def _cut_at(log: Log, partition: int) -> int:
+async def cut_at(log: Log, partition: int) -> int:
     """Where a partition begins now, if its beginning has been deleted; 0 where it is whole."""
     first = (await log.starts())[partition]
     # Its genesis record was the first, at 0 or 1.

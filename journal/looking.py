@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from journal.codec import check_task_id, decode_event
 from journal.errors import BadRecord, TaskNotFound
 from journal.events import Envelope
-from journal.finding import caught_up, every_state
+from journal.finding import caught_up, cut_at, every_state
 from journal.genesis import Identity
 from journal.ids import birth_ms
 from journal.log import Log, Record
@@ -69,7 +69,9 @@ class Looking:
             found = await self._checkpoints.checkpoint(task_id, self.identity.journal_id)
             if found is not None:
                 await check(self.log, partition, found)
-                state, start = found.state, found.next_offset
+                if found.state.exists or not await cut_at(self.log, partition):
+                    state, start = found.state, found.next_offset
+                # Else the projection may be younger than the cut, and not know of the task.
         if not start:
             start = await self._birth(task_id, partition)
         return await caught_up(self.log, state, start)

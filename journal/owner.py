@@ -244,9 +244,11 @@ class Owner(Pipeline):
 
     def seen(self, record: Record) -> None:
         """One record of this task, in log order. Called by readback, and when recovering."""
+        # Also of what a projection has read, and not counted: the next append stands behind it.
+        self._last = max(self._last, record.offset)
         if record.offset <= self._known:
             return
-        self._known = self._last = record.offset
+        self._known = record.offset
         if self._at_ack:
             self._verify(record)
             return

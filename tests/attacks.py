@@ -60,14 +60,16 @@ class Table:
 
     def __init__(self, file: str | None) -> None:
         self._file = None if file is None else Path(file)
-        self._rows: list[tuple[str, str, str]] = []
+        self._rows: dict[str, tuple[str, str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         attacks = [str(what) for name, what in report.user_properties if name == "attacks"]
-        if report.when != "call" or report.skipped or not attacks:
+        # A fixture that fails, before or after, is no attack that was withstood.
+        if not report.failed and (report.when != "call" or report.skipped or not attacks):
             return
-        test, violations = report.nodeid.partition("tests/")[2], "0" if report.passed else "some"
-        self._rows.append((test, attacks[0], violations))
+        attacks = attacks or ["none"]
+        test, violations = report.nodeid.partition("tests/")[2], "some" if report.failed else "0"
+        self._rows[test] = attacks[0], violations
         if self._file is not None:
             minutes = f"{report.duration / 60:.1f}"
             where = f"{datetime.date.today()}, Python {platform.python_version()}"
@@ -84,9 +86,9 @@ class Table:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._rows:
             return
-        width = max(len(test) for test, _, _ in self._rows)
+        width = max(map(len, self._rows))
         terminalreporter.section("attacks, and violations")
-        for test, attacks, violations in self._rows:
+        for test, (attacks, violations) in self._rows.items():
             terminalreporter.write_line(f"{test:{width}} {attacks:>18} {violations:>4}")
 
 

@@ -89,6 +89,7 @@ def append_line(path: str, line: str, idempotency_key: str) -> dict[str, Any]:
         _locked(notes_file),
         _opened(target) as file,
     ):
+        _no_wider(notes_file, file)
         notes = _Notes(notes_file)
         if notes.last is not None and not _is_there(file, *notes.last):
             notes.forget_last()
@@ -176,6 +177,14 @@ def _regular(path: str, target: str) -> os.stat_result | None:
     if not stat.S_ISREG(known.st_mode):
         raise ValueError(f"{path}: not a regular file; name one, or one that does not exist")
     return known
+
+
+def _no_wider(notes: int, file: int) -> None:
+    """The file may have been closed to some since the notes were made."""
+    mode, most = (stat.S_IMODE(os.fstat(f).st_mode) for f in (notes, file))
+    if mode & ~most:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(notes, mode & most)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ Knows both packages, as an application that hands one to the other does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,3 +97,30 @@ async def test_a_task_that_has_lost_its_beginning_does_not_start_anew(
             pass
     async with connect(checkpoints=projector.connect(db)) as j, j.task("t", "d") as task:
         assert task.state.current_step == 2
+    young = tmp_path / "young.duckdb"
+    async with connect() as j:
+        await project(j.log, j.identity, young)
+    async with connect(checkpoints=projector.connect(young)) as j:
+        with pytest.raises(HistoryTruncated, match="t: its beginning has been deleted"):
+            await j.task("t", "d").__aenter__()
+
+
+@pytest.mark.parametrize("ahead", ["sent", "unread"])
+async def test_what_a_projection_did_not_count_is_no_obstacle(
+    connect: Connect, tmp_path: Path, ahead: str
+) -> None:
+    db = tmp_path / "runs.duckdb"
+    async with connect() as j:
+        async with j.task("t", "d") as task:
+            await task.record_step(0, "zero")
+            partition, key = task.state.partition, task.owner.key
+        if ahead == "sent":
+            for _ in range(2):
+                await j.send("t", "hello", id="m")
+        else:
+            await append_and_wait(j.log, partition, key, b"no event", 0)
+        await project(j.log, j.identity, db)
+    async with connect(checkpoints=projector.connect(db)) as j:
+        async with asyncio.timeout(60), j.task("t") as task:
+            await task.record_step(1, "one")
+        assert (await j.state("t")).current_step == 2

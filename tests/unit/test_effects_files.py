@@ -269,4 +269,17 @@ def test_nobody_reads_the_notes_who_may_not_read_the_file(tmp_path: Path) -> Non
     path = tmp_path / "secret.log"
     path.touch(mode=0o600)
     append_line(str(path), "a line", "k")
-    assert stat.S_IMODE((tmp_path / ".secret.log.appended").stat().st_mode) == 0o600
+    notes = tmp_path / ".secret.log.appended"
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    append_line(str(path), "another", "l")
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o600
+
+
+def test_notes_are_closed_with_the_file_that_they_are_of(tmp_path: Path) -> None:
+    path = tmp_path / "once-public.log"
+    path.touch(mode=0o644)
+    append_line(str(path), "a line", "k")
+    path.chmod(0o600)
+    append_line(str(path), "a secret", "l")
+    assert stat.S_IMODE((tmp_path / ".once-public.log.appended").stat().st_mode) == 0o600
