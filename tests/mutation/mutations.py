@@ -100,8 +100,15 @@ MUTATIONS = (
     Mutation(
         "of two messages with one id the sender keeps its own",
         "journal/owner.py",
-        "mine.event, mine.body = event, None",
-        "pass",
+        "mine.event, mine.body = event, None\n            self._resolve",
+        "self._resolve",
+        ("tests/integration/test_confirm.py", "-k", "two_messages"),
+    ),
+    Mutation(
+        "of two messages with one id the sender counts its own, acknowledged later",
+        "journal/owner.py",
+        "mine.event, mine.body = event, None\n        elif",
+        "pass\n        elif",
         ("tests/integration/test_confirm.py", "-k", "two_messages"),
     ),
     Mutation(
