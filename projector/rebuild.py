@@ -21,7 +21,7 @@ from projector.runner import Runner
 from projector.running import Opened
 from projector.store import Store
 from projector.store_file import lock, settle
-from projector.store_schema import SIDES
+from projector.store_schema import SIDES, followed
 
 _NEW = ".rebuild"
 _OLD = ".old"
@@ -36,13 +36,13 @@ async def rebuild(db: str, open: Callable[[], Awaitable[Opened]]) -> tuple[int, 
     Raises what is wrong with the log, and `ProjectionError`: no projection there, another
     journal's, none of ours, held by another process, no room for a second file.
     """
+    db = followed(db)
     log, identity = await open()
     # Nobody may read the new file who may not read the old one.
     before = os.umask(0o077)
     try:
         with contextlib.suppress(ProjectionDamaged):
             await asyncio.to_thread(settle, db, identity.journal_id)
-        # Beside the file itself, where `db` is a link to it.
         new = os.path.realpath(db) + _NEW
         _begin(new)
         open_new = partial(Store.open, new, identity.journal_id)

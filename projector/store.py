@@ -18,7 +18,7 @@ from journal.errors import ProjectionError
 from projector.entries import Offset, TaskRows
 from projector.folding import Changes
 from projector.store_file import attach, check_journal, clear, explained
-from projector.store_schema import check_place, create, is_ours, looks_new
+from projector.store_schema import check_place, create, followed, is_ours, looks_new
 
 _CLOSE_SECONDS = 5.0
 """How long closing waits for readers that it has interrupted."""
@@ -63,6 +63,7 @@ class Store:
         journal than `journal_id`, a file that somebody else holds, a folder without write
         permission.
         """
+        path = followed(path)
         new = looks_new(path)
         check_place(path)
         ours = False
@@ -93,6 +94,7 @@ class Store:
     @classmethod
     def open_for_reading(cls, path: str) -> Self:
         """Open a file that no projector holds. Raises `ProjectionError`."""
+        path = followed(path)
         if looks_new(path):
             raise ProjectionError(f"{path}: no projection there; make one with: projector run")
         con = attach(path, read_only=True)

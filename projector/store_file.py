@@ -17,6 +17,7 @@ from projector.store_schema import (
     SIDES,
     check_place,
     damaged,
+    followed,
     held,
     looks_new,
     was_ours,
@@ -97,6 +98,7 @@ def settle(path: str, journal_id: str) -> None:
     A file that is refused is only read. Raises `ProjectionError`: none of ours, whichever its
     version, another journal's, held by somebody; `ProjectionDamaged` where it cannot be read.
     """
+    path = followed(path)
     check_place(path)
     if looks_new(path):
         raise ProjectionError(f"{path}: no projection there; make one with: projector run")

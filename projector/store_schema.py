@@ -31,11 +31,16 @@ HEAD_BYTES = 3 * 4_096
 _CHUNK_BYTES = 1 << 20
 
 
+def followed(path: str) -> str:
+    """Where a link leads, else `path`: DuckDB puts its WAL beside the file itself."""
+    return os.path.realpath(path) if os.path.islink(path) else path
+
+
 def looks_new(path: str) -> bool:
     """True where there is no file, or one that DuckDB has not finished making.
 
     Raises `ProjectionError` for what is no DuckDB file or cannot be read, `ProjectionDamaged` for
-    what was a projection: DuckDB itself is never let near them.
+    what was a projection: DuckDB itself is never let near them. `path` is no link.
     """
     try:
         with open(path, "rb") as file:

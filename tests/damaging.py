@@ -64,25 +64,30 @@ async def projected(tmp_path: Path) -> Path:
 @pytest.fixture
 def projector_killed(projected: Path) -> Path:
     """The same with an r.duckdb that a killed projector has left: all of it is in the WAL."""
+    (projected / "r.duckdb").unlink()
+    killed(projected, "r.duckdb")
+    os.chmod(projected / "r.duckdb", 0o640)
+    return projected
+
+
+def killed(folder: Path, name: str) -> None:
+    """Project journal.db into a file, and be killed once all of it is in the WAL."""
     code = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from projector.store import Store
 from tests.projecting import new_log, project
 
-async def main(folder):
+async def main(folder, name):
     log, identity = await new_log(str(folder / "journal.db"))
-    open_store = lambda: Store.open(str(folder / "r.duckdb"), identity.journal_id)
-    runner = await project(log, identity, folder / "r.duckdb", open_store=open_store,
+    open_store = lambda: Store.open(str(folder / name), identity.journal_id)
+    runner = await project(log, identity, folder / name, open_store=open_store,
                            on_written=lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
-asyncio.run(main(Path(sys.argv[1])))
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
 """
-    (projected / "r.duckdb").unlink()
-    child = subprocess.run([sys.executable, "-c", code, str(projected)], check=False)
+    child = subprocess.run([sys.executable, "-c", code, str(folder), name], check=False)
     assert child.returncode == -signal.SIGKILL
-    os.chmod(projected / "r.duckdb", 0o640)
-    return projected
 
 
 def opener(folder: Path) -> Callable[[], Awaitable[Opened]]:

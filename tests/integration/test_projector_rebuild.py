@@ -22,7 +22,7 @@ from projector.rebuild import rebuild
 from projector.running import Opened, opened
 from projector.store import Store
 from projector.store_schema import HEAD_BYTES
-from tests.damaging import DAMAGE, Projector, apart, contents, opener, scribbled
+from tests.damaging import DAMAGE, Projector, apart, contents, killed, opener, scribbled
 from tests.make_events import Writer, many, pair
 from tests.projecting import new_log, project, put, tables
 from tests.projector_child import answers, running
@@ -61,17 +61,32 @@ async def test_no_old_file_is_ever_written_over(projected: Path) -> None:
     assert (projected / "r.duckdb.old").read_text() == "kept by hand"
 
 
-async def test_through_a_link_the_file_itself_is_replaced(projected: Path) -> None:
-    (projected / "elsewhere").mkdir()
-    link = projected / "elsewhere" / "link.duckdb"
-    link.symlink_to(projected / "r.duckdb")
-    DAMAGE["cut"](projected / "r.duckdb")
-    (projected / "elsewhere" / "link.duckdb.wal").write_bytes(b"no DuckDB reads this" * 100)
-    assert (await rebuild(str(link), opener(projected)))[1] == str(projected / "r.duckdb.old")
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_through_a_link_the_file_itself_is_replaced(projected: Path, damaged: bool) -> None:
+    db, link = projected / "r.duckdb", projected / "elsewhere" / "link.duckdb"
+    db.unlink()
+    Store.open(str(db)).close()
+    link.parent.mkdir()
+    link.symlink_to(db)
+    killed(projected, "elsewhere/link.duckdb")
+    if damaged:
+        scribbled(Path(f"{db}.wal"), 30_000, b"scribble")
+    assert (await rebuild(str(link), opener(projected)))[1] == f"{db}.old"
     assert link.is_symlink()
-    assert os.listdir(projected / "elsewhere") == ["link.duckdb"]
-    assert (projected / "r.duckdb.old.wal").exists()
-    assert tables(projected / "r.duckdb") == tables(projected / "calm.duckdb")
+    assert os.listdir(link.parent) == ["link.duckdb"]
+    wal = {"r.duckdb.old.wal"} if damaged else set()
+    assert contents(projected).keys() == {"r.duckdb", "calm.duckdb", "r.duckdb.old", *wal}
+    for path in (db, link):
+        assert tables(path) == tables(projected / "calm.duckdb")
+
+
+def test_a_file_that_was_never_finished_is_begun_again_through_a_link(projected: Path) -> None:
+    db, link = projected / "r.duckdb", projected / "link.duckdb"
+    db.write_bytes(b"")
+    link.symlink_to(db)
+    Store.open(str(link)).close()
+    assert link.is_symlink()
+    assert db.stat().st_size >= HEAD_BYTES
 
 
 # --- what is left alone ---------------------------------------------------------------------
