@@ -131,8 +131,8 @@ def _kept(real: str) -> str:
         try:
             os.link(real, name)
         except FileExistsError:
-            # A rebuild that was killed may have come this far.
-            if not os.path.samefile(real, name):
+            # A rebuild that was killed may have come this far; a link to the file keeps nothing.
+            if not os.path.samestat(os.stat(real), os.lstat(name)):
                 continue
         except OSError as error:
             raise ProjectionError(

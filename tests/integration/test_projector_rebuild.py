@@ -61,6 +61,14 @@ async def test_no_old_file_is_ever_written_over(projected: Path) -> None:
     assert (projected / "r.duckdb.old").read_text() == "kept by hand"
 
 
+async def test_a_link_to_the_file_is_no_copy_of_it(projected: Path) -> None:
+    db = projected / "r.duckdb"
+    before = db.read_bytes()
+    (projected / "r.duckdb.old").symlink_to(db)
+    assert (await rebuild(str(db), opener(projected)))[1] == f"{db}.old.2"
+    assert (projected / "r.duckdb.old.2").read_bytes() == before
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 async def test_through_a_link_the_file_itself_is_replaced(projected: Path, damaged: bool) -> None:
     db, link = projected / "r.duckdb", projected / "elsewhere" / "link.duckdb"
