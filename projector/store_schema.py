@@ -39,13 +39,21 @@ def followed(path: str) -> str:
 def looks_new(path: str) -> bool:
     """True where there is no file, or one that DuckDB has not finished making.
 
-    Raises `ProjectionError` for what is no DuckDB file or cannot be read, `ProjectionDamaged` for
-    what was a projection: DuckDB itself is never let near them. `path` is no link.
+    Raises `ProjectionError` for what is no DuckDB file or cannot be read and for a WAL without its
+    file, `ProjectionDamaged` for what was a projection: DuckDB itself is never let near them.
+    `path` is no link.
     """
     try:
         with open(path, "rb") as file:
             head = file.read(HEAD_BYTES)
     except FileNotFoundError:
+        for side in SIDES:
+            # DuckDB would remove it. Where the file is there by now, somebody has just made both.
+            if os.path.exists(path + side) and not os.path.exists(path):
+                raise ProjectionError(
+                    f"{path}{side}: belongs to a file that was moved; "
+                    f"move it back beside it, or away too"
+                ) from None
         return True
     except OSError as error:
         raise ProjectionError(f"{path}: {error.strerror}; check path and permissions") from None

@@ -16,7 +16,7 @@ import pytest
 from journal.errors import DiskFailed, DiskFull, ProjectionDamaged, ProjectionError
 from projector.store import Store
 from projector.store_file import explained
-from projector.store_schema import HEAD_BYTES
+from projector.store_schema import HEAD_BYTES, SIDES
 from tests.damaging import DAMAGE, Projector, contents, cut, scribbled
 from tests.make_events import Writer, pair
 from tests.projecting import new_log, project, put, rows, tables
@@ -79,6 +79,24 @@ def test_a_damaged_wal_goes_along_with_its_file(
     assert after["r.duckdb.old"] == before["r.duckdb"]
     assert after["r.duckdb.old.wal"] == before["r.duckdb.wal"]
     assert tables(db) == tables(projector_killed / "calm.duckdb")
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_wal_without_its_file_is_kept(
+    projector_killed: Path, projector: Projector, side: str
+) -> None:
+    db, url = projector_killed / "r.duckdb", projector_killed / "journal.db"
+    db.rename(projector_killed / "away.duckdb")
+    Path(f"{db}.wal").rename(f"{db}{side}")
+    before = contents(projector_killed)
+    for args in (["sql", "SELECT 1"], ["run", "--once", "--log", url], ["rebuild", "--log", url]):
+        found = projector(*args, "--db", db)
+        assert found[:2] == (1, "")
+        assert found.err == (
+            f"projector: {db}{side}: belongs to a file that was moved; "
+            "move it back beside it, or away too\n"
+        )
+        assert contents(projector_killed) == before
 
 
 @pytest.mark.parametrize(
