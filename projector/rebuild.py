@@ -107,10 +107,7 @@ def _swap(db: str, new: str) -> str:
     nothing any more. Killed in between, the old file is in its place, without that.
     """
     real = os.path.realpath(db)
-    was = os.stat(real)
-    with contextlib.suppress(PermissionError):
-        os.chown(new, was.st_uid, was.st_gid)
-    os.chmod(new, stat.S_IMODE(was.st_mode))
+    hand_over(new, os.stat(real))
     old = _kept(real)
     for side in SIDES:
         with contextlib.suppress(FileNotFoundError):
@@ -122,6 +119,20 @@ def _swap(db: str, new: str) -> str:
     finally:
         os.close(folder)
     return old
+
+
+def hand_over(new: str, was: os.stat_result) -> None:
+    """Give the new file the old one's owner, group and mode, as far as this user may."""
+    mode = stat.S_IMODE(was.st_mode)
+    try:
+        os.chown(new, was.st_uid, was.st_gid)
+    except PermissionError:
+        try:
+            os.chown(new, -1, was.st_gid)
+        except PermissionError:
+            # What the mode allows was meant for another group than the new file's.
+            mode &= stat.S_IRWXU
+    os.chmod(new, mode)
 
 
 def _kept(real: str) -> str:

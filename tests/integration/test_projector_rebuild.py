@@ -7,10 +7,13 @@ What damages a file is in `test_projector_damaged`, and what a SIGKILL leaves of
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +21,7 @@ import duckdb
 import pytest
 
 from journal.errors import EventTooNew, ProjectionError
-from projector.rebuild import rebuild
+from projector.rebuild import hand_over, rebuild
 from projector.running import Opened, opened
 from projector.store import Store
 from projector.store_schema import HEAD_BYTES
@@ -95,6 +98,41 @@ def test_a_file_that_was_never_finished_is_begun_again_through_a_link(projected:
     Store.open(str(link)).close()
     assert link.is_symlink()
     assert db.stat().st_size >= HEAD_BYTES
+
+
+_OWNER, _GROUP, _OTHER, _OTHERS = 60_001, 60_002, 60_003, 60_004
+
+
+def _as_another_user(old: Path, groups: list[int]) -> None:
+    os.setgroups(groups)
+    os.setgid(_OTHERS)
+    os.setuid(_OTHER)
+    new = old.with_name("new")
+    new.touch(0o600)
+    hand_over(str(new), old.stat())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(
+    ("groups", "gid", "mode"),
+    [([_GROUP], _GROUP, 0o660), ([], _OTHERS, 0o600)],
+    ids=["of the file's group", "of another group"],
+)
+def test_no_group_gets_a_file_that_was_another_s(groups: list[int], gid: int, mode: int) -> None:
+    # Not below pytest's own folder, which is closed to other users.
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o777)
+        old = Path(name) / "old"
+        old.touch()
+        old.chmod(0o660)
+        os.chown(old, _OWNER, _GROUP)
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=_as_another_user, args=(old, groups))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+        new = old.with_name("new").stat()
+        assert (new.st_uid, new.st_gid, stat.S_IMODE(new.st_mode)) == (_OTHER, gid, mode)
 
 
 # --- what is left alone ---------------------------------------------------------------------
