@@ -193,7 +193,7 @@ async def _rebuild(db: str, url: str | None, kafka_config: str | None) -> int:
     # So that nothing is left of the new file; Ctrl-C does the same.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     records, old = await rebuild(db, lambda: opened(url, config))
-    complain(f"{records:,} events read from {url} into {db}; the file before it is {old}")
+    complain(f"{records:,} records read from {url} into {db}; the file before it is {old}")
     return 0
 
 

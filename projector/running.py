@@ -253,4 +253,4 @@ class Projection:
         return {partition: offset.next_offset for partition, offset in offsets.items()}
 
     def _summary(self) -> None:
-        self._say(f"{self._written:,} events read from {self._url} into {self._db}")
+        self._say(f"{self._written:,} records read from {self._url} into {self._db}")

@@ -42,7 +42,7 @@ def test_a_damaged_file_is_one_line_and_is_made_anew(
     assert contents(projected) == before
     found = projector("rebuild", "--log", url, "--db", db)
     assert found[:2] == (0, "")
-    assert found.err.endswith(f" events read from {url} into {db}; "
+    assert found.err.endswith(f" records read from {url} into {db}; "
                                  f"the file before it is {db}.old\n")  # fmt: skip
     assert found.err.count("\n") == 1
     assert contents(projected).keys() == {*before, "r.duckdb.old"}

@@ -139,7 +139,7 @@ async def test_it_ends_within_its_batch_however_much_there_is_to_read(tmp_path: 
     total = sum(batch.records for batch in batches)
     assert rows(db, "SELECT next_offset FROM offsets") == [(total,)]
     assert rows(db, "SELECT count(*) FROM anomalies") == [(total,)]
-    assert said[-1].startswith(f"{total:,} events read")
+    assert said[-1].startswith(f"{total:,} records read")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -151,7 +151,7 @@ async def test_a_signal_while_it_reads_ends_it_with_0(number: int, tmp_path: Pat
     async with running(str(tmp_path / "journal.db"), db) as child:
         await child.until("following")
         assert await child.ended(number) == 0
-    (said,) = re.findall(r"projector: ([\d,]+) events read", child.said[-1])
+    (said,) = re.findall(r"projector: ([\d,]+) records read", child.said[-1])
     ((at, journal),) = rows(db, "SELECT next_offset, journal_id FROM offsets")
     assert (at, journal) == (int(said.replace(",", "")), identity.journal_id)
     (anomalies,) = rows(db, "SELECT count(*) FROM anomalies")
