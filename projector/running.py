@@ -27,7 +27,7 @@ from projector.reporting import Reporter, reader_name
 from projector.runner import Runner, Written
 from projector.serve import Server
 from projector.store import Store
-from projector.watching import EVERY_SECONDS, Watch
+from projector.watching import EVERY_SECONDS, Place, Watch
 
 _WAIT_SECONDS = 1.0
 FULL_SECONDS = 5.0
@@ -84,6 +84,7 @@ class Projection:
         self._open_store = open_store
         self._full_s = full_s
         self._watch_s = watch_s
+        self._place = Place(db)
         self._waits = url.startswith("kafka://")
         self._store: Store | None = None
         self._runner: Runner | None = None
@@ -159,11 +160,17 @@ class Projection:
     def _held(self) -> Store | None:
         return self._store if self._runner is None else self._runner.store
 
+    def _opened_store(self, journal_id: str | None) -> Store:
+        self._place.opening()
+        store = self._open_store(self._db, journal_id)
+        self._place.opened()
+        return store
+
     async def _serve(self, journal_id: str | None) -> Store:
         """The file, open and served from here on. Raises `ProjectionError`."""
         store = self._held()
         if store is None:
-            store = self._store = await asyncio.to_thread(self._open_store, self._db, journal_id)
+            store = self._store = await asyncio.to_thread(self._opened_store, journal_id)
         elif journal_id is not None:
             await asyncio.to_thread(store.check_journal, journal_id)
         if self._server is None:
@@ -176,11 +183,11 @@ class Projection:
             reader = reader_name(identity.journal_id)
             async with (
                 Reporter(log, reader, self._positions) as reporter,
-                Watch(log, self._db, self.stop, self._watch_s) as watch,
+                Watch(log, self._place, self.stop, self._watch_s) as watch,
             ):
                 while not self.stop.is_set():
                     try:
-                        await self._run(log, identity, reporter, watch, follow)
+                        await self._run(log, identity, reporter, follow)
                         break
                     except DiskFull as error:
                         if not follow:
@@ -198,9 +205,7 @@ class Projection:
             self._log_held = None
             await log.close()
 
-    async def _run(
-        self, log: Log, identity: Identity, reporter: Reporter, watch: Watch, follow: bool
-    ) -> None:
+    async def _run(self, log: Log, identity: Identity, reporter: Reporter, follow: bool) -> None:
         def written(batch: Written) -> None:
             reporter.written()
             self.on_written(batch)
@@ -210,8 +215,7 @@ class Projection:
                 self._say(f"{self._db}: there is room again")
 
         store = await self._serve(identity.journal_id)
-        watch.opened()
-        open_store = partial(self._open_store, self._db, identity.journal_id)
+        open_store = partial(self._opened_store, identity.journal_id)
         runner = Runner(log, identity, open_store, store=store, on_written=written)
         if follow and not self._full:
             self._pulse.health = Health(FOLLOWING)

@@ -16,17 +16,42 @@ from journal.log import Checked, Log
 EVERY_SECONDS = 60.0
 
 
+class Place:
+    """Whether the file `db` that was opened is the one that is there, however often the log is
+    opened meanwhile."""
+
+    def __init__(self, db: str) -> None:
+        self._db = db
+        self._file: tuple[int, int] | None = None
+
+    def opening(self) -> None:
+        """Until it is open, whatever is there is right."""
+        self._file = None
+
+    def opened(self) -> None:
+        """The file is open, and in its place."""
+        self._file = _identity(self._db)
+
+    def look(self) -> None:
+        """Raises `ProjectionError` where another file is there, or none."""
+        file = self._file
+        if file is not None and _identity(self._db) != file:
+            raise ProjectionError(
+                f"{self._db}: was moved away or replaced while in use; start again to use what is "
+                f"there now"
+            )
+
+
 class Watch:
     """Looks while inside, every `every_s` seconds; at what is wrong it keeps the `error` and sets
-    `stop`. The file `db` is looked at from `opened` on."""
+    `stop`."""
 
     def __init__(
-        self, log: Log | Checked, db: str, stop: asyncio.Event, every_s: float = EVERY_SECONDS
+        self, log: Log | Checked, place: Place, stop: asyncio.Event, every_s: float = EVERY_SECONDS
     ) -> None:
         self.error: JournalError | None = None
         self._log = log if isinstance(log, Checked) else None
-        self._db = db
-        self._file: tuple[int, int] | None = None
+        self._place = place
         self._stop = stop
         self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
@@ -49,7 +74,7 @@ class Watch:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                self._look()
+                self._place.look()
                 if self._log is not None:
                     await self._log.check()
             except (LogMisconfigured, ProjectionError) as error:
@@ -59,18 +84,6 @@ class Watch:
             except LogError:
                 # Whoever reads has the same trouble, and says so.
                 continue
-
-    def opened(self) -> None:
-        """The file is open, and in its place."""
-        if self._file is None:
-            self._file = _identity(self._db)
-
-    def _look(self) -> None:
-        if self._file is not None and _identity(self._db) != self._file:
-            raise ProjectionError(
-                f"{self._db}: was moved away or replaced while in use; start again to use what is "
-                f"there now"
-            )
 
 
 def _identity(path: str) -> tuple[int, int] | None:

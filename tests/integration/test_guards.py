@@ -30,7 +30,7 @@ from journal.genesis import GENESIS_KEY, Identity
 from journal.kafka_admin import settings_for
 from journal.log import Log, Record, append_and_wait
 from projector.running import Opened, Projection, opened
-from projector.watching import Watch
+from projector.watching import Place, Watch
 from tests.make_events import Writer
 from tests.projecting import new_log, put_events, rows
 from tests.projector_child import PATIENCE_S, running
@@ -156,7 +156,7 @@ class Told:
 
 async def test_a_log_that_is_away_is_looked_at_again() -> None:
     stop, log = asyncio.Event(), Told(LogUnavailable("gone"), LogUnavailable("gone"))
-    async with Watch(log, "none.duckdb", stop, every_s=0) as watch:
+    async with Watch(log, Place("none.duckdb"), stop, every_s=0) as watch:
         await asyncio.wait_for(log.asked.wait(), PATIENCE_S)
     assert (watch.error, stop.is_set()) == (None, False)
 
@@ -303,4 +303,42 @@ async def test_a_file_that_is_taken_away_while_it_is_used(how: str, tmp_path: Pa
     # What was committed meanwhile is in the other file; here the log makes up for it.
     await once(path, db)
     assert rows(db, NEXT) == [(4,)]
+    await log.close()
+
+
+async def test_a_file_that_is_replaced_while_brokers_are_away(tmp_path: Path) -> None:
+    path, db = str(tmp_path / "journal.db"), tmp_path / "r.duckdb"
+    log, _ = await filled(path, db)
+    copy = shutil.copy(db, tmp_path / "copy.duckdb")
+
+    class Away:
+        """Is gone as soon as it is followed, with another file in the place of the tables."""
+
+        def __init__(self, log: Log) -> None:
+            self._log = log
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._log, name)
+
+        async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+            os.replace(copy, db)
+            raise LogUnavailable("gone")
+            yield []
+
+    tries = 0
+
+    async def open() -> Opened:
+        nonlocal tries
+        tries += 1
+        log, identity = await opened(path, None)
+        return (Away(log) if tries == 1 else log), identity
+
+    projection = Projection(str(db), "kafka://x/t", open, lambda _: None, watch_s=0.05)
+    try:
+        with pytest.raises(ProjectionError) as caught:
+            await asyncio.wait_for(projection.follow(), PATIENCE_S)
+    finally:
+        await projection.close()
+    one_line(caught.value, f"{db}: was moved away or replaced", "start again")
+    assert tries == 2
     await log.close()
