@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 DEFAULT_DB = "./runs.duckdb"
 
 _EPILOG = """\
-exit status: 0 done (of run: or stopped by SIGTERM or Ctrl-C); 1 it failed, with one line on
-stderr; 2 wrong usage.
+exit status: 0 done (of run without --once: or stopped by SIGTERM or Ctrl-C); 1 it failed, with
+one line on stderr; 2 wrong usage; 130 or 143 stopped by Ctrl-C or SIGTERM before it was done.
 """
 
 
@@ -169,8 +169,14 @@ async def _run(db: str, args: argparse.Namespace) -> int:
     url, config = log_url(args.log), _kafka_config(args.kafka_config)
     projection = Projection(db, url, lambda: opened(url, config), said.info, warn=said.warning)
     loop = asyncio.get_running_loop()
+    signals: list[int] = []
+
+    def stop(number: int) -> None:
+        signals.append(number)
+        projection.stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, projection.stop.set)
+        loop.add_signal_handler(number, stop, number)
     with contextlib.ExitStack() as stack:
         if args.metrics is not None:
             stack.enter_context(_metrics(args.metrics, projection))
@@ -178,7 +184,8 @@ async def _run(db: str, args: argparse.Namespace) -> int:
             await (projection.once() if args.once else projection.follow())
         finally:
             await projection.close()
-    return 0
+    # Whoever waits for the end of the log must not take this for it.
+    return 128 + signals[0] if args.once and signals else 0
 
 
 async def _rebuild(db: str, url: str | None, kafka_config: str | None) -> int:

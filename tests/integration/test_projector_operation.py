@@ -159,6 +159,22 @@ async def test_a_signal_while_it_reads_ends_it_with_0(number: int, tmp_path: Pat
     assert anomalies == (max(0, at - 1),)
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_once_that_a_signal_stops_is_not_done(
+    number: int, status: int, tmp_path: Path
+) -> None:
+    log, _ = await new_log(str(tmp_path / "journal.db"))
+    await put(log, itertools.repeat((b"t", b"no event"), 60_000))
+    await log.close()
+    # It says where its figures are before it opens anything, with the handlers in place.
+    options = ("--once", "--metrics", "0")
+    async with running(str(tmp_path / "journal.db"), tmp_path / "r.duckdb", *options) as child:
+        await child.until("metrics at")
+        assert await child.ended(number) == status
+    assert "events read" in child.said[-1]
+    assert "60,001 events" not in child.said[-1]
+
+
 # --- lines ----------------------------------------------------------------------------------------
 
 
