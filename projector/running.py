@@ -210,14 +210,16 @@ class Projection:
             reporter.written()
             self.on_written(batch)
             if self._full:
-                self._full = False
-                self._pulse.health = Health(FOLLOWING)
-                self._say(f"{self._db}: there is room again")
+                self._room()
 
         store = await self._serve(identity.journal_id)
         open_store = partial(self._opened_store, identity.journal_id)
         runner = Runner(log, identity, open_store, store=store, on_written=written)
-        if follow and not self._full:
+        if self._full:
+            # At the end nothing will be written that could tell.
+            if await self._at_end(log):
+                self._room()
+        elif follow:
             self._pulse.health = Health(FOLLOWING)
             self._say(f"following {self._url} into {self._db}")
         self._runner = runner
@@ -230,6 +232,18 @@ class Projection:
         finally:
             self._written += runner.written
             self._store, self._runner = runner.store, None
+
+    async def _at_end(self, log: Log) -> bool:
+        try:
+            return await asyncio.to_thread(self._positions) == await log.ends()
+        except ProjectionError:
+            # Whoever reads the file next has the same trouble, and tries again.
+            return False
+
+    def _room(self) -> None:
+        self._full = False
+        self._pulse.health = Health(FOLLOWING)
+        self._say(f"{self._db}: there is room again")
 
     def _waiting(self, line: str) -> None:
         self._pulse.health = Health(WAITING, line)

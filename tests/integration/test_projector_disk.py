@@ -209,3 +209,40 @@ async def test_a_read_only_folder_is_one_line(
     assert os.listdir(readable_folder) == (["r.duckdb"] if there else [])
     if there:
         assert tables(db) == tables(filled / "calm.duckdb")
+
+
+async def test_room_for_a_file_that_has_all_is_told(filled: Path) -> None:
+    url, db = str(filled / "journal.db"), str(filled / "calm.duckdb")
+    tries = 0
+
+    def open_store(path: str, journal_id: str | None) -> Store:
+        nonlocal tries
+        tries += 1
+        if tries <= 2:
+            raise DiskFull("the disk is full; free some space")
+        return Store.open(path, journal_id)
+
+    said: list[str] = []
+    room = asyncio.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "there is room again" in line:
+            room.set()
+
+    projection = Projection(
+        db, url, lambda: opened(url, None), say, open_store=open_store, full_s=0
+    )
+    following = asyncio.create_task(projection.follow())
+    try:
+        await asyncio.wait_for(room.wait(), PATIENCE_S)
+        assert (await asyncio.to_thread(projection.figures)).ready
+    finally:
+        projection.stop.set()
+        await following
+        await projection.close()
+    assert said == [
+        "the disk is full; free some space; waiting",
+        f"{db}: there is room again",
+        f"0 events read from {url} into {db}",
+    ]
