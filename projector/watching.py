@@ -7,6 +7,7 @@ Knows no settings: the log says what is wrong. What was read wrongly meanwhile, 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from types import TracebackType
 
@@ -14,6 +15,8 @@ from journal.errors import JournalError, LogError, LogMisconfigured, ProjectionE
 from journal.log import Checked, Log
 
 EVERY_SECONDS = 60.0
+
+_log = logging.getLogger("projector")
 
 
 class Place:
@@ -54,6 +57,7 @@ class Watch:
         self._place = place
         self._stop = stop
         self._every_s = every_s
+        self._warned = False
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Watch:
@@ -84,6 +88,12 @@ class Watch:
             except LogError:
                 # Whoever reads has the same trouble, and says so.
                 continue
+            except Exception as error:
+                # Not a reason to end; but one who looks no more must not pass for one who does.
+                if not self._warned:
+                    what = f"{type(error).__name__}: {error}"
+                    _log.warning("cannot look whether log and file are the same (%s)", what)
+                self._warned = True
 
 
 def _identity(path: str) -> tuple[int, int] | None:
