@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from journal.errors import HistoryTruncated, LogError, LogReplaced
+from journal.errors import HistoryTruncated, LogReplaced
 from journal.kafka_client import Clients
 from journal.kafka_reader import Reader
 from journal.log import Record
@@ -37,7 +37,7 @@ class Landmark:
         self._doubts = self._settled = 0
         self._verified = self._loop.time()
         self._closed = False
-        self._looking: asyncio.Task[LogError | None] | None = None
+        self._looking: asyncio.Task[Exception | None] | None = None
 
     def note(self, partition: int, record: Record) -> None:
         """A record that has been read and believed."""
@@ -72,20 +72,21 @@ class Landmark:
         if self.replaced is None and not self._closed and not self._sure():
             self._begin()
 
-    def _begin(self) -> asyncio.Task[LogError | None]:
+    def _begin(self) -> asyncio.Task[Exception | None]:
         # One for all who wait: one after the other they would wait for a Kafka that is away.
         if self._looking is None:
             self._looking = self._loop.create_task(self._look())
         return self._looking
 
-    async def _look(self) -> LogError | None:
+    async def _look(self) -> Exception | None:
         began, doubts = self._loop.time(), self._doubts
         try:
             await self._compare()
         except LogReplaced as error:
             self.replaced = error
             return error
-        except LogError as error:
+        except Exception as error:
+            # The client's own mistakes, too: with nobody waiting, nobody would hear of them.
             self._doubts += 1
             return error
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -70,3 +71,34 @@ async def test_nothing_is_believed_while_a_look_is_under_way(landmark: Landmark)
     assert not late.done()
     landmark.close()
     await asyncio.wait([verifying, late])
+
+
+class Mistaken(Reader):
+    """Has a mistake of its own."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def read(
+        self, partition: int, start: int, end: int | None
+    ) -> AsyncIterator[list[Record]]:
+        self.asked.set()
+        raise AssertionError("a mistake")
+        yield []
+
+
+async def test_a_mistake_is_told_to_who_waits_and_else_looked_again() -> None:
+    clients = Clients(parse_url("kafka://nowhere:1/t"), client_options(None))
+    reader = Mistaken()
+    landmark = Landmark(clients, reader)
+    landmark.note(0, Record(0, b"key", b"value", 0))
+    unheard: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: unheard.append(context["message"])
+    )
+    landmark.doubt()
+    await asyncio.wait_for(reader.asked.wait(), 60)
+    gc.collect()
+    assert unheard == []
+    with pytest.raises(AssertionError, match="a mistake"):
+        await landmark.verify()
