@@ -158,7 +158,9 @@ class Projection:
     # --- the file -----------------------------------------------------------------------------
 
     def _held(self) -> Store | None:
-        return self._store if self._runner is None else self._runner.store
+        # Other threads ask, and the runner may go between two looks at it.
+        runner = self._runner
+        return self._store if runner is None else runner.store
 
     def _opened_store(self, journal_id: str | None) -> Store:
         self._place.opening()

@@ -11,6 +11,7 @@ import threading
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from journal.errors import ProjectionError, UsageError
 from journal.log import Log, Record
 from projector.health import FOLLOWING, Figures, Health, Pulse, ask
 from projector.metrics import Metrics, parsed
-from projector.runner import Written
+from projector.runner import Runner, Written
 from projector.running import Opened, Projection, opened
 from tests.broker.base import free_ports
 from tests.integration.test_projector_cli import projector
@@ -94,6 +95,31 @@ async def test_an_event_loop_that_does_not_turn_is_not_healthy() -> None:
     # The loop is held up here.
     assert told.wait(PATIENCE_S)
     assert "restart it" in str(failed[0])
+
+
+async def test_the_file_can_be_asked_for_while_its_runner_goes() -> None:
+    class Going(Projection):
+        """Its runner is there at the first look only."""
+
+        looks = 0
+
+        @property
+        def _runner(self) -> Runner | None:
+            self.looks += 1
+            return runner if self.looks == 1 else None
+
+        @_runner.setter
+        def _runner(self, runner: Runner | None) -> None:
+            pass
+
+    store: Any = object()
+    runner: Any = SimpleNamespace(store=store)
+
+    async def open() -> Opened:
+        raise AssertionError
+
+    projection = Going("r.duckdb", "journal.db", open, lambda _: None)
+    assert projection._held() is store
 
 
 # --- how it ends ----------------------------------------------------------------------------------
