@@ -45,12 +45,17 @@ class _Json(logging.Formatter):
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _line(record),
+            "message": _utf8(_line(record)),
         }
         if record.exc_info is not None:
-            said["exception"] = self.formatException(record.exc_info)
+            said["exception"] = _utf8(self.formatException(record.exc_info))
         return msgspec.json.encode(said).decode()
 
 
 def _line(record: logging.LogRecord) -> str:
     return " ".join(record.getMessage().split())
+
+
+def _utf8(text: str) -> str:
+    # A path need not be UTF-8. As text, stderr does the same.
+    return text.encode(errors="backslashreplace").decode()

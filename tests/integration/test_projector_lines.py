@@ -1,0 +1,36 @@
+"""What a projector says of a path that is not UTF-8."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from projector.logs import _Json
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names of any bytes")
+def test_a_path_that_is_not_utf8_is_one_line_of_json(tmp_path: Path) -> None:
+    log = os.fsencode(tmp_path) + b"/no\xff.db"
+    done = subprocess.run(
+        [sys.executable, "-m", "projector.cli", "run", "--once", "--log-format", "json",
+         "--db", str(tmp_path / "r.duckdb"), "--log", log],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    line = json.loads(done.stderr)
+    assert line["level"] == "error"
+    assert "/no\\udcff.db" in line["message"]
+
+
+def test_a_traceback_that_names_such_a_path_is_json() -> None:
+    try:
+        raise RuntimeError("no\udcff.db")
+    except RuntimeError:
+        record = logging.LogRecord("projector", 40, "", 0, "failed", (), sys.exc_info())
+    assert json.loads(_Json().format(record))["exception"].endswith("RuntimeError: no\\udcff.db")
