@@ -23,7 +23,10 @@ FOLLOWING: Final = "following"
 WAITING: Final = "waiting"
 
 PATIENCE_S = 5.0
-"""How long a probe waits for each part of an answer, and the socket for the event loop."""
+"""How long a probe waits for each part of an answer."""
+
+PULSE_S = 4.0
+"""How long the socket waits for the event loop: less, so that the probe is still there to hear."""
 
 
 class Health(Struct, frozen=True):
@@ -51,7 +54,7 @@ class Figures(Struct):
 class Pulse:
     """The health of one event loop's projector. Made on that loop; `now` is for other threads."""
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, patience_s: float = PULSE_S) -> None:
         self.health = Health()
         self._loop = asyncio.get_running_loop()
         self._patience_s = patience_s

@@ -1,7 +1,8 @@
-"""What a projector says of a path that is not UTF-8."""
+"""What a projector says of a path that is not UTF-8, and when it says that it hangs."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from projector.health import Pulse, ask
 from projector.logs import _Json
 
 
@@ -34,3 +36,8 @@ def test_a_traceback_that_names_such_a_path_is_json() -> None:
     except RuntimeError:
         record = logging.LogRecord("projector", 40, "", 0, "failed", (), sys.exc_info())
     assert json.loads(_Json().format(record))["exception"].endswith("RuntimeError: no\\udcff.db")
+
+
+async def test_a_probe_is_still_there_when_a_loop_that_hangs_is_given_up() -> None:
+    patience = inspect.signature(ask).parameters["patience_s"].default
+    assert Pulse()._patience_s < patience
