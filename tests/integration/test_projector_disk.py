@@ -244,5 +244,5 @@ async def test_room_for_a_file_that_has_all_is_told(filled: Path) -> None:
     assert said == [
         "the disk is full; free some space; waiting",
         f"{db}: there is room again",
-        f"0 events read from {url} into {db}",
+        f"0 records read from {url} into {db}",
     ]

@@ -197,8 +197,8 @@ async def test_once_that_a_signal_stops_is_not_done(
     async with running(str(tmp_path / "journal.db"), tmp_path / "r.duckdb", *options) as child:
         await child.until("metrics at")
         assert await child.ended(number) == status
-    assert "events read" in child.said[-1]
-    assert "60,001 events" not in child.said[-1]
+    assert "records read" in child.said[-1]
+    assert "60,001 records" not in child.said[-1]
 
 
 # --- lines ----------------------------------------------------------------------------------------
