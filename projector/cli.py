@@ -66,7 +66,6 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", "fold the log into the tables, and follow it until stopped", log)
     run.add_argument("--once", action="store_true", help="stop at the end of the log as of now")
-    command("rebuild", "fold the whole log into a new file, which then replaces the old one", log)
     run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="of the lines on stderr"
     )
@@ -75,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="[HOST:]PORT",
         help="answer Prometheus there (host: 127.0.0.1; needs the extra `metrics`)",
     )
+    command("rebuild", "fold the whole log into a new file, which then replaces the old one", log)
     health = command("health", "ask the projector that runs on this file how it is")
     health.add_argument(
         "--ready", action="store_true", help="fail, too, while it waits for the log or for room"
@@ -210,7 +210,9 @@ def _metrics(address: str, projection: Projection) -> Iterator[None]:
 
     try:
         from projector.metrics import Metrics, parsed
-    except ImportError:
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "prometheus_client":
+            raise
         raise UsageError("--metrics needs: pip install 'step-journal[metrics]'") from None
     host, port = parsed(address)
     metrics = Metrics(projection.figures)

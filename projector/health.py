@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Final
 
 import msgspec
@@ -61,17 +62,14 @@ class Pulse:
 
     def now(self) -> Health:
         """What it is. Raises `ProjectionError` where the event loop does not turn."""
-        looking = self._look()
+        answer: Future[Health] = Future()
         try:
-            return asyncio.run_coroutine_threadsafe(looking, self._loop).result(self._patience_s)
+            self._loop.call_soon_threadsafe(lambda: answer.set_result(self.health))
+            return answer.result(self._patience_s)
         except (TimeoutError, RuntimeError):
-            looking.close()
             raise ProjectionError(
                 f"the projector has done nothing for {self._patience_s:.0f} s; restart it"
             ) from None
-
-    async def _look(self) -> Health:
-        return self.health
 
 
 def ask(db: str, patience_s: float = PATIENCE_S) -> Health:

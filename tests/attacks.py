@@ -67,6 +67,8 @@ class Table:
         # A fixture that fails, before or after, is no attack that was withstood.
         if not report.failed and (report.when != "call" or report.skipped or not attacks):
             return
+        if not attacks and self._file is None:
+            return
         attacks = attacks or ["none"]
         test, violations = report.nodeid.partition("tests/")[2], "some" if report.failed else "0"
         self._rows[test] = attacks[0], violations

@@ -15,7 +15,7 @@ from journal.partition import partition_of
 from projector.rows import TABLES
 from projector.runner import Runner
 from projector.store import Store
-from tests.make_events import Pair, pair
+from tests.make_events import Pair, many, pair
 
 
 async def new_log(url: str, partitions: int | None = None) -> tuple[Log, Identity]:
@@ -55,6 +55,14 @@ async def project(log: Log, identity: Identity, db: Path, **options: Any) -> Run
     finally:
         await runner.close()
     return runner
+
+
+async def filled(url: str, folder: Path, tasks: int, partitions: int | None = None) -> Log:
+    """A log of so many tasks, about 15 events each; in calm.duckdb what a projection of it is."""
+    log, identity = await new_log(url, partitions)
+    await put(log, many(tasks))
+    await project(log, identity, folder / "calm.duckdb")
+    return log
 
 
 def tables(db: Path) -> dict[str, list[tuple[Any, ...]]]:

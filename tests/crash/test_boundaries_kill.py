@@ -18,13 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from journal.genesis import Identity
-from journal.log import Log
 from tests.attacks import Rounds
 from tests.crash.boundaries import CALLER, KAFKA, MONITORS, REBUILD, SQLITE, STORE
 from tests.crash.test_agent_kill import check_trace, outcome
-from tests.make_events import many
-from tests.projecting import new_log, project, put, tables
+from tests.projecting import filled, tables
 
 ROUNDS, FEW = 18, 2
 """At each point: in full over 500 in all."""
@@ -110,16 +107,12 @@ async def test_an_agent_on_kafka(
 # --- projectors -----------------------------------------------------------------------------
 
 
-async def filled(url: str, tmp_path: Path) -> tuple[Log, Identity]:
-    """A log of some 4,500 records, read in five batches at least; what that is in calm.duckdb."""
-    log, identity = await new_log(url, 3)
-    await put(log, many(300))
-    await project(log, identity, tmp_path / "calm.duckdb")
-    return log, identity
+TASKS, PARTITIONS = 300, 3
+"""Some 4,500 records, which are read in five batches at least."""
 
 
 async def projector_killed(life: Life, url: str, tmp_path: Path, name: str, count: int) -> None:
-    log, _ = await filled(url, tmp_path)
+    log = await filled(url, tmp_path, TASKS, PARTITIONS)
     calm = tables(tmp_path / "calm.duckdb")
     kills = 0
     for seed in range(count):
@@ -165,7 +158,7 @@ BEFORE = (whole, damaged)
 @pytest.mark.parametrize("name", REBUILD + STORE[:2])
 async def test_a_rebuild(life: Life, tmp_path: Path, name: str, rounds: Rounds) -> None:
     url = str(tmp_path / "journal.db")
-    log, _ = await filled(url, tmp_path)
+    log = await filled(url, tmp_path, TASKS, PARTITIONS)
     await log.close()
     calm = tables(tmp_path / "calm.duckdb")
     for seed in range(rounds(ROUNDS, FEW)):

@@ -70,17 +70,20 @@ async def test_a_rolling_restart(cluster: Cluster, tmp_path: Path) -> None:
         await hold(load, tmp_path)
 
 
+async def killed_and_back(load: Load, cluster: Cluster, broker: JavaBroker) -> None:
+    await asyncio.to_thread(broker.kill)
+    # The other two are enough.
+    await load.progress(2)
+    await asyncio.to_thread(cluster.start, [broker])
+    await looked(cluster, in_sync)
+
+
 async def test_leaders_killed(cluster: Cluster, tmp_path: Path, rounds: Rounds) -> None:
     url = f"kafka://{cluster.address}/t"
     async with Load.working(url, tmp_path, agents=AGENTS, **OPTIONS) as load:
         for turn in range(rounds(6, 1, "kills")):
             await load.progress()
-            broker = await leader(cluster, turn)
-            await asyncio.to_thread(broker.kill)
-            # The other two are enough.
-            await load.progress(2)
-            await asyncio.to_thread(cluster.start, [broker])
-            await looked(cluster, in_sync)
+            await killed_and_back(load, cluster, await leader(cluster, turn))
         await load.finish()
         await hold(load, tmp_path)
 
@@ -95,11 +98,7 @@ async def test_the_coordinator_killed(cluster: Cluster, tmp_path: Path, rounds: 
             await child.until("following")
             for _ in range(rounds(3, 1, "kills")):
                 await load.progress()
-                broker = await coordinator(cluster, group)
-                await asyncio.to_thread(broker.kill)
-                await load.progress(2)
-                await asyncio.to_thread(cluster.start, [broker])
-                await looked(cluster, in_sync)
+                await killed_and_back(load, cluster, await coordinator(cluster, group))
             await load.finish()
             ends = await load.journals[0].log.ends()
             await child.has("SELECT sum(next_offset)::BIGINT AS n FROM offsets", sum(ends.values()))

@@ -27,8 +27,7 @@ from projector.store import Store
 from tests.bad_disk import SmallDisk, fail_syncs, needs_failing_syncs, small_disk
 from tests.contract.probe import everything
 from tests.integration.sqlite_children import SPAWN, chains, received, started
-from tests.make_events import many
-from tests.projecting import new_log, project, put, tables
+from tests.projecting import filled, new_log, project, tables
 from tests.projector_child import running
 
 STEPS = 6
@@ -169,22 +168,19 @@ async def test_an_agent_is_not_told_of_a_step_that_was_not_synced(tmp_path: Path
 
 
 @pytest.fixture
-async def filled(tmp_path: Path) -> Path:
+async def folder(tmp_path: Path) -> Path:
     """journal.db, and in calm.duckdb what a projection of it has to be."""
-    log, identity = await new_log(str(tmp_path / "journal.db"))
-    await put(log, many(300))
-    await project(log, identity, tmp_path / "calm.duckdb")
-    await log.close()
+    await (await filled(str(tmp_path / "journal.db"), tmp_path, 300)).close()
     return tmp_path
 
 
 @pytest.mark.parametrize("spare", [0, 4_096, 1 << 20])
 async def test_a_projector_waits_for_room_from_the_first_byte_on(
-    disk: SmallDisk, filled: Path, spare: int
+    disk: SmallDisk, folder: Path, spare: int
 ) -> None:
     db = disk.path / "r.duckdb"
     disk.fill(spare)
-    async with running(str(filled / "journal.db"), db) as child:
+    async with running(str(folder / "journal.db"), db) as child:
         told = await child.until("full")
         assert told.endswith("the disk is full (No space left on device); free some space; "
                              "waiting\n")  # fmt: skip
@@ -193,7 +189,7 @@ async def test_a_projector_waits_for_room_from_the_first_byte_on(
         await child.has("SELECT count(*) AS n FROM tasks", 300)
         assert await child.ended() == 0
     assert len(child.said) <= 4, child.said
-    assert tables(db) == tables(filled / "calm.duckdb")
+    assert tables(db) == tables(folder / "calm.duckdb")
 
 
 def project_until_it_does_not_sync(url: str, db: str, pipe: Connection) -> None:
@@ -223,11 +219,11 @@ def project_until_it_does_not_sync(url: str, db: str, pipe: Connection) -> None:
 
 
 @needs_failing_syncs
-def test_no_command_leaves_anything_on_such_a_disk(filled: Path) -> None:
-    db, before = filled / "calm.duckdb", (filled / "calm.duckdb").read_bytes()
+def test_no_command_leaves_anything_on_such_a_disk(folder: Path) -> None:
+    db, before = folder / "calm.duckdb", (folder / "calm.duckdb").read_bytes()
     command = [sys.executable, "-m", "projector.cli", "rebuild"]
     done = subprocess.run(
-        [*command, "--log", str(filled / "journal.db"), "--db", str(db)],
+        [*command, "--log", str(folder / "journal.db"), "--db", str(db)],
         preexec_fn=fail_syncs, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
@@ -235,21 +231,21 @@ def test_no_command_leaves_anything_on_such_a_disk(filled: Path) -> None:
         f"projector: {db}.rebuild: the disk reports an error (fsync failed); "
         f"check it, then run this again\n"
     )
-    assert {path.name for path in filled.glob("*.duckdb*")} == {"calm.duckdb"}
+    assert {path.name for path in folder.glob("*.duckdb*")} == {"calm.duckdb"}
     assert db.read_bytes() == before
 
 
 @needs_failing_syncs
-async def test_a_projector_stops_at_a_disk_that_does_not_sync(filled: Path) -> None:
-    db = filled / "r.duckdb"
+async def test_a_projector_stops_at_a_disk_that_does_not_sync(folder: Path) -> None:
+    db = folder / "r.duckdb"
     child, pipe = started(
-        SPAWN, project_until_it_does_not_sync, str(filled / "journal.db"), str(db)
+        SPAWN, project_until_it_does_not_sync, str(folder / "journal.db"), str(db)
     )
     kind, text, commits = await received(pipe)  # type: ignore[misc]
     await asyncio.to_thread(child.join)
     assert (kind, commits) == (DiskFailed.__name__, 3)
     assert text == f"{db}: the disk reports an error (fsync failed); check it, then run this again"
-    log, identity = await new_log(str(filled / "journal.db"))
+    log, identity = await new_log(str(folder / "journal.db"))
     await project(log, identity, db)
     await log.close()
-    assert tables(db) == tables(filled / "calm.duckdb")
+    assert tables(db) == tables(folder / "calm.duckdb")

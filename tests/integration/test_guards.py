@@ -164,14 +164,6 @@ async def test_a_log_that_is_away_is_looked_at_again() -> None:
 # --- history that was deleted -----------------------------------------------------------------
 
 
-@pytest.fixture(params=["sqlite", pytest.param("kafka", marks=pytest.mark.kafka)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "journal.db")
-    found: str = request.getfixturevalue("kafka_url")
-    return found
-
-
 async def filled(url: str, db: Path) -> tuple[Log, Identity]:
     """A journal of one partition with 4 records of which the file has the first 2."""
     log, identity = await new_log(url, 1)

@@ -21,8 +21,7 @@ from journal.errors import DiskFull, JournalError
 from projector.running import Projection, opened
 from projector.store import Store
 from projector.store_file import explained
-from tests.make_events import many
-from tests.projecting import new_log, project, put, tables
+from tests.projecting import filled, new_log, tables
 from tests.projector_child import PATIENCE_S, answers, running
 
 FILE_BYTES = 1 << 20
@@ -30,19 +29,16 @@ FILE_BYTES = 1 << 20
 
 
 @pytest.fixture
-async def filled(tmp_path: Path) -> Path:
+async def folder(tmp_path: Path) -> Path:
     """journal.db, and in calm.duckdb what a projection of it has to be."""
-    log, identity = await new_log(str(tmp_path / "journal.db"))
-    await put(log, many(600))
-    await project(log, identity, tmp_path / "calm.duckdb")
-    await log.close()
+    await (await filled(str(tmp_path / "journal.db"), tmp_path, 600)).close()
     return tmp_path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit")
-async def test_who_follows_waits_for_room_and_goes_on(filled: Path) -> None:
-    db = filled / "r.duckdb"
-    async with running(str(filled / "journal.db"), db, file_bytes=FILE_BYTES) as child:
+async def test_who_follows_waits_for_room_and_goes_on(folder: Path) -> None:
+    db = folder / "r.duckdb"
+    async with running(str(folder / "journal.db"), db, file_bytes=FILE_BYTES) as child:
         assert "following" in await child.line()
         assert f"{db}: the disk is full (File too large); free some space" in await child.line()
         # What it has can be asked for meanwhile.
@@ -52,10 +48,10 @@ async def test_who_follows_waits_for_room_and_goes_on(filled: Path) -> None:
         await child.has("SELECT count(*) AS n FROM tasks", 600)
         assert await child.ended() == 0
     assert len(child.said) == 4  # With the number of events, at the end.
-    assert tables(db) == tables(filled / "calm.duckdb")
+    assert tables(db) == tables(folder / "calm.duckdb")
 
 
-async def test_once_is_one_line_and_nothing_half_written(filled: Path) -> None:
+async def test_once_is_one_line_and_nothing_half_written(folder: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, resource.RLIM_INFINITY))
 
@@ -66,14 +62,14 @@ async def test_once_is_one_line_and_nothing_half_written(filled: Path) -> None:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
-    journal, db = str(filled / "journal.db"), str(filled / "r.duckdb")
+    journal, db = str(folder / "journal.db"), str(folder / "r.duckdb")
     full = await asyncio.to_thread(run, True)
     assert full.returncode == 1
     assert full.stderr == f"projector: {db}: the disk is full (File too large); free some space\n"
     partial = tables(Path(db))
-    assert len(partial["events"]) < len(tables(filled / "calm.duckdb")["events"])
+    assert len(partial["events"]) < len(tables(folder / "calm.duckdb")["events"])
     assert (await asyncio.to_thread(run, False)).returncode == 0
-    assert tables(Path(db)) == tables(filled / "calm.duckdb")
+    assert tables(Path(db)) == tables(folder / "calm.duckdb")
 
 
 def full_disk(path: str, journal_id: str | None, full: Callable[[], bool]) -> Store:
@@ -88,9 +84,9 @@ def full_disk(path: str, journal_id: str | None, full: Callable[[], bool]) -> St
 
 
 async def test_it_tries_until_there_is_room_and_says_so_once(
-    filled: Path, caplog: pytest.LogCaptureFixture
+    folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    db, url = str(filled / "r.duckdb"), str(filled / "journal.db")
+    db, url = str(folder / "r.duckdb"), str(folder / "journal.db")
     tries: list[bool] = []
     said: list[str] = []
 
@@ -117,11 +113,11 @@ async def test_it_tries_until_there_is_room_and_says_so_once(
     assert said[1].endswith("the disk is full (No space left on device); free some space; waiting")
     # A store whose transaction failed is never used again; else the runner would have a say.
     assert caplog.records == []
-    assert tables(Path(db)) == tables(filled / "calm.duckdb")
+    assert tables(Path(db)) == tables(folder / "calm.duckdb")
 
 
-async def test_it_answers_while_it_waits_for_room(filled: Path) -> None:
-    db, url = str(filled / "r.duckdb"), str(filled / "journal.db")
+async def test_it_answers_while_it_waits_for_room(folder: Path) -> None:
+    db, url = str(folder / "r.duckdb"), str(folder / "journal.db")
     waiting = asyncio.Event()
     projection = Projection(
         db,
@@ -187,11 +183,11 @@ def as_somebody_else(db: str, url: str, pipe: Connection) -> None:
 
 @pytest.mark.parametrize("there", [True, False])
 async def test_a_read_only_folder_is_one_line(
-    readable_folder: Path, filled: Path, there: bool
+    readable_folder: Path, folder: Path, there: bool
 ) -> None:
     db = readable_folder / "r.duckdb"
     if there:
-        db.write_bytes((filled / "calm.duckdb").read_bytes())
+        db.write_bytes((folder / "calm.duckdb").read_bytes())
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         url = Path(name) / "journal.db"
@@ -208,11 +204,11 @@ async def test_a_read_only_folder_is_one_line(
     assert text == f"{db}: cannot be written; check the permissions of {readable_folder}"
     assert os.listdir(readable_folder) == (["r.duckdb"] if there else [])
     if there:
-        assert tables(db) == tables(filled / "calm.duckdb")
+        assert tables(db) == tables(folder / "calm.duckdb")
 
 
-async def test_room_for_a_file_that_has_all_is_told(filled: Path) -> None:
-    url, db = str(filled / "journal.db"), str(filled / "calm.duckdb")
+async def test_room_for_a_file_that_has_all_is_told(folder: Path) -> None:
+    url, db = str(folder / "journal.db"), str(folder / "calm.duckdb")
     tries = 0
 
     def open_store(path: str, journal_id: str | None) -> Store:

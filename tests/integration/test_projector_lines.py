@@ -1,4 +1,5 @@
-"""What a projector says of a path that is not UTF-8, and when it says that it hangs."""
+"""What a projector says of a path that is not UTF-8, and of a library that is absent or broken; when
+it says that it hangs."""
 
 from __future__ import annotations
 
@@ -41,3 +42,23 @@ def test_a_traceback_that_names_such_a_path_is_json() -> None:
 async def test_a_probe_is_still_there_when_a_loop_that_hangs_is_given_up() -> None:
     patience = inspect.signature(ask).parameters["patience_s"].default
     assert Pulse()._patience_s < patience
+
+
+@pytest.mark.parametrize(
+    ("library", "wanted", "status"),
+    [
+        ("raise ModuleNotFoundError('none', name='prometheus_client')", "pip install", 2),
+        ("import what_it_needs", "No module named 'what_it_needs'", 1),
+    ],
+)
+def test_a_library_that_is_absent_or_broken(
+    tmp_path: Path, library: str, wanted: str, status: int
+) -> None:
+    (tmp_path / "prometheus_client.py").write_text(library)
+    done = subprocess.run(
+        [sys.executable, "-m", "projector.cli", "run", "--once", "--metrics", "0"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "JOURNAL_DB": str(tmp_path / "r.duckdb")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert wanted in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1)
