@@ -1,5 +1,5 @@
-"""What a projector says of a path that is not UTF-8, and of a library that is absent or broken; when
-it says that it hangs."""
+"""What a projector says of a path that is not UTF-8, of a library that is absent or broken, and
+when it says that it hangs."""
 
 from __future__ import annotations
 
