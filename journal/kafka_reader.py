@@ -7,6 +7,7 @@ Knows consumers without groups. An offset that the topic does not have is never 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -48,6 +49,7 @@ class Reader:
         self._idle: list[AIOKafkaConsumer] = []
         self._open: set[AIOKafkaConsumer] = set()
         self._stopping: set[asyncio.Task[None]] = set()
+        self._unwanted: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def close(self) -> None:
@@ -56,8 +58,10 @@ class Reader:
             self.discard(consumer)
         if self._asker is not None and not self._asker.done():
             self._asker.cancel()
-        while self._stopping:
-            await asyncio.wait(self._stopping)
+        for unwanted in self._unwanted:
+            unwanted.cancel()
+        while ending := self._stopping | self._unwanted:
+            await asyncio.wait(ending)
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -210,7 +214,15 @@ class Reader:
 
     async def consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
         """A consumer for `discard` to stop, at the latest at `close`. Raises `LogUnavailable`."""
-        consumer = await self._clients.consumer(max_wait_ms)
+        starting = self._loop.create_task(self._clients.consumer(max_wait_ms))
+        try:
+            consumer = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Cancelled while it connects, the client would leave the connection open.
+            unwanted = self._loop.create_task(_stop_started(starting))
+            self._unwanted.add(unwanted)
+            unwanted.add_done_callback(self._unwanted.discard)
+            raise
         self._open.add(consumer)
         if self._closed:
             self.discard(consumer)
@@ -242,6 +254,11 @@ class Reader:
         """Raises `LogUnavailable` once the log is closed."""
         if self._closed:
             raise self._clients.closed()
+
+
+async def _stop_started(starting: asyncio.Task[AIOKafkaConsumer]) -> None:
+    with contextlib.suppress(LogUnavailable):
+        await (await starting).stop()
 
 
 def to_records(got: Iterable[Any]) -> list[Record]:

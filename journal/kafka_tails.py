@@ -7,6 +7,7 @@ outlive a broker; an offset that the topic does not have is explained by `kafka_
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any
@@ -41,6 +42,7 @@ class Tails:
         self._reader = reader
         self._landmark = landmark
         self._hubs: list[_Hub] = []
+        self._number = itertools.count(1)
         self._closed = False
 
     async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
@@ -72,10 +74,11 @@ class Tails:
 
     def _hub_for(self, partition: int) -> _Hub:
         # A consumer has one position in a partition; a second tail of it needs another.
+        self._hubs = [hub for hub in self._hubs if not hub.gone]
         for hub in self._hubs:
-            if partition not in hub.tails:
+            if not hub.ended and partition not in hub.tails:
                 return hub
-        number = len(self._hubs)
+        number = next(self._number)
         self._hubs.append(_Hub(self._clients, self._outage, self._reader, self._landmark, number))
         return self._hubs[-1]
 
@@ -103,7 +106,7 @@ class _Tail:
 
 
 class _Hub:
-    """One consumer and the tails that it feeds.
+    """One consumer and the tails that it feeds, from the first of them until there is none.
 
     When a tail comes, a new consumer takes over all of them: on the connection of the old one,
     a request would wait until the fetch that is under way there has been answered.
@@ -113,31 +116,37 @@ class _Hub:
         self, clients: Clients, outage: Outage, reader: Reader, landmark: Landmark, number: int
     ) -> None:
         self.tails: dict[int, _Tail] = {}
+        self.ended = False
+        """It feeds nobody any more; the next tail needs another. One that went on would have to
+        keep the pump that is ending apart from the one that begins."""
         self._clients = clients
         self._outage = outage
         self._reader = reader
         self._landmark = landmark
-        self._who = f"reading, {number + 1}"
+        self._who = f"reading, {number}"
         self._loop = asyncio.get_running_loop()
         self._consumer: AIOKafkaConsumer | None = None
         self._assigned: dict[int, _Tail] = {}
         self._stale = True
-        self._pump: asyncio.Task[None] | None = None
+        self._pump = self._loop.create_task(self._run())
         self._polling = self._poked = False
         self._checked = 0.0
         self._heard: dict[int, tuple[Any, float]] = {}
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended and left nothing running."""
+        return self._pump.done()
+
     def add(self, tail: _Tail) -> None:
         self.tails[tail.tp.partition] = tail
-        if self._pump is None:
-            self._pump = self._loop.create_task(self._run())
         self.renew()
 
     def remove(self, tail: _Tail) -> None:
         del self.tails[tail.tp.partition]
-        if not self.tails and self._pump is not None:
+        if not self.tails:
+            self.ended = True
             self._pump.cancel()
-            self._pump = None
         elif self._consumer is not None and self._assigned.get(tail.tp.partition) is tail:
             self._consumer.pause(tail.tp)
 
@@ -157,9 +166,8 @@ class _Hub:
     async def close(self) -> None:
         for tail in self.tails.values():
             tail.wake()
-        if self._pump is not None:
-            self._pump.cancel()
-            await asyncio.wait([self._pump])
+        self._pump.cancel()
+        await asyncio.wait([self._pump])
 
     # --- the pump -----------------------------------------------------------------------------
 
@@ -182,19 +190,15 @@ class _Hub:
                     self._outage.down(self._who, words(error))
                     await asyncio.sleep(0.5)
                 except LogError as error:
-                    self._pump = None
                     self._end(error)
                     return
         except Exception as error:
             # Not foreseen; whoever waits here would wait for ever.
             self._end(self._clients.unavailable(words(error)))
-            self._pump = None
             raise
         finally:
-            # Another run may have begun by now, with a consumer of its own.
             self._outage.up(self._who)
-            if self._pump in (None, asyncio.current_task()):
-                self._drop_consumer()
+            self._drop_consumer()
 
     async def _connect(self) -> None:
         consumer = await self._reader.consumer(_MAX_WAIT_MS)
@@ -218,8 +222,6 @@ class _Hub:
         """What has come for tails that are not full; nothing when poked."""
         assert self._consumer is not None
         wanted = [tail.tp for tail in self._following() if tail.waiting < _FULL]
-        task = asyncio.current_task()
-        assert task is not None
         self._polling = True
         try:
             if wanted:
@@ -229,7 +231,7 @@ class _Hub:
                 return got
             await asyncio.sleep(_CHECK_S)
         except asyncio.CancelledError:
-            if not self._poked or task.uncancel():
+            if not self._poked or self._pump.uncancel():
                 raise
         finally:
             self._polling = self._poked = False
@@ -238,7 +240,7 @@ class _Hub:
     def _poke(self) -> None:
         """End a poll that asks for the wrong partitions. Nothing is lost: it waits without having
         taken anything."""
-        if self._polling and not self._poked and self._pump is not None:
+        if self._polling and not self._poked:
             self._poked = True
             self._pump.cancel()
 
@@ -265,6 +267,7 @@ class _Hub:
                 self._consumer.pause(tp)
 
     def _end(self, error: LogError) -> None:
+        self.ended = True
         for tail in self.tails.values():
             tail.error = error
             tail.wake()
@@ -293,7 +296,7 @@ class _Hub:
         self._landmark.doubt()
         known = self._consumer.partitions_for_topic(self._clients.address.topic)
         if known is None and not await self._reader.exists():
-            self._end(not_found(self._clients.address))
+            raise not_found(self._clients.address)
         if silent_s > _RENEW_S:
             # The client asks only the brokers that it knew; they may all have moved.
             self._stale = True

@@ -182,7 +182,9 @@ class Owner(Pipeline):
         with self._readback.held():
             verdict = await pending.future
             until = loop.time() + self.deadline_ms / 1000
-            while self._verifier.behind and self.dead is None:
+            # Of what is acknowledged from here on there may always be more.
+            mark = self._verifier.mark
+            while not self._verifier.reached(mark) and self.dead is None:
                 await self.change(until - loop.time())
                 if loop.time() >= until:
                     self._unsettled = True

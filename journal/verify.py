@@ -26,12 +26,17 @@ class Verifier:
         """`head` is that of a state folded in log order; it is copied."""
         self._head = msgspec.convert(msgspec.to_builtins(head), Head)
         self._ahead: deque[tuple[str, int]] = deque()
+        self._shown = 0
         self._early: dict[str, deque[tuple[int, str]]] = {}
 
     @property
-    def behind(self) -> bool:
-        """Whether something acknowledged has not been seen in the log yet."""
-        return bool(self._ahead)
+    def mark(self) -> int:
+        """How many acknowledged events the log will have shown when it has shown all of now."""
+        return self._shown + len(self._ahead)
+
+    def reached(self, mark: int) -> bool:
+        """Whether the log has shown what was acknowledged when `mark` was read."""
+        return self._shown >= mark
 
     def acknowledged(self, mine: Pending) -> None:
         """An own event is durable."""
@@ -59,6 +64,7 @@ class Verifier:
         own = bool(self._ahead) and self._ahead[0] == (event.id, _content(event, record.value))
         if own:
             self._ahead.popleft()
+            self._shown += 1
         elif any(mine.event.id == event.id for mine in pending):
             # The tail can be quicker than the acknowledgement.
             own = early = True

@@ -6,7 +6,8 @@ A log whose tail shows nothing for a while stands between the agent and Kafka.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -151,3 +152,27 @@ async def test_an_answer_before_the_time_out_is_the_answer(kafka_url: str) -> No
                 await asking
         async with j.task("t") as task:
             assert await task.ask("may I?", timeout=0) == "yes"
+
+
+class Busy(WrappedLog):
+    """Before its tail shows anything, another event is acknowledged: `more` sees to that."""
+
+    more: Callable[[], Awaitable[object]] | None = None
+
+    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        async for batch in super().tail(partition, start):
+            if self.more is not None:
+                await self.more()
+            yield batch
+
+
+async def test_an_effect_does_not_wait_for_what_comes_after_its_start(kafka_url: str) -> None:
+    charge = journal.tool(effect="once")(lambda cents: cents)
+    numbers = itertools.count(1)
+    async with journal.connect(kafka_url, create=True, confirm="once", deadline_s=3) as j:
+        j.log = busy = Busy(j.log)
+        async with j.task("t", "d") as task, task.step() as step:
+            await step.decide(lambda: journal.Decision("charge"))
+            busy.more = lambda: task.receive(f"more {next(numbers)}")
+            assert await step.call(charge, 5) == 5
+            busy.more = None
