@@ -152,8 +152,7 @@ class Owner(Pipeline):
             self._read_to = end
         if not self._pending and self._recovering is None:
             self.cursor = Cursor(self._last)
-        if self.dead is not None:
-            raise self.dead
+        self.check()
 
     def _event(self, type: str, body: Struct) -> Envelope:
         """An event but for what its class carries."""
@@ -189,8 +188,7 @@ class Owner(Pipeline):
                 if loop.time() >= until:
                     self._unsettled = True
                     raise self._too_late()
-        if self.dead is not None:
-            raise self.dead
+        self.check()
         return verdict
 
     # --- outcomes -----------------------------------------------------------------------------
@@ -340,8 +338,7 @@ class Owner(Pipeline):
                 await self.change()
             for record in await self.log.read_key(self.partition, self.key, self._last + 1):
                 self.seen(record)
-            if self.dead is not None:
-                raise self.dead
+            self.check()
             if self._renewal is None or self._renewal[0].epoch != self.state.head.epoch + 1:
                 body = self._renewal_body()
                 event = self._claiming("TaskClaimed", body, self.state.head.epoch + 1)

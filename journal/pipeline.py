@@ -56,9 +56,14 @@ class Pipeline(ABC):
     def _was_read(self, pending: Pending) -> bool:
         """Whether the log has shown an event whose acknowledgement is lost: then it is written."""
 
-    def _submit(self, event: Envelope, body: Struct | None) -> Pending:
+    def check(self) -> None:
+        """Raise what has ended this worker's ownership, if anything has."""
         if self.dead is not None:
-            raise self.dead
+            # Not with the frames of all who were told before.
+            raise self.dead.with_traceback(None)
+
+    def _submit(self, event: Envelope, body: Struct | None) -> Pending:
+        self.check()
         pending = Pending(self, event, body, now_ms())
         if self._recovering is not None or self._refused:
             self._refused.append(pending)

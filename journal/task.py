@@ -73,8 +73,8 @@ class Task:
     def check(self) -> None:
         """Raise what has ended this worker's ownership, if anything has: from then on the state
         goes on with another worker's events, which are no answer to this one."""
-        if self._owner is not None and self._owner.dead is not None:
-            raise self._owner.dead
+        if self._owner is not None:
+            self._owner.check()
 
     @property
     def may_go_on(self) -> bool:
@@ -122,9 +122,10 @@ class Task:
     @property
     def running(self) -> bool:
         """Whether there is more to do. Raises `TaskFenced` once another worker has claimed."""
-        if self._owner is not None and self._owner.dead is not None and self.state.running:
-            raise self._owner.dead
-        return self.state.running and self._owner is not None
+        if self._owner is None or not self.state.running:
+            return False
+        self._owner.check()
+        return True
 
     @property
     def status(self) -> str:

@@ -128,6 +128,13 @@ async def test_the_loser_is_fenced(connect: Connect) -> None:
             else:
                 with pytest.raises(TaskFenced):
                     await mine.record_step(1, "mine")
+            frames = []
+            for _ in range(3):
+                with pytest.raises(TaskFenced) as told:
+                    await mine.record_step(1, "mine")
+                frames.append(len(told.traceback))
+            # It is one exception; the traces of those who were told before are not piled up.
+            assert len(set(frames)) == 1
         step_1 = (await new.state("t")).steps[1].decision()
     assert step_1 is not None
     assert step_1.text == "theirs"
