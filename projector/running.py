@@ -96,8 +96,10 @@ class Projection:
         self._log_held: Log | None = None
 
     async def once(self) -> None:
-        """Fold up to the end as of now. Raises what is wrong with the log or the file."""
-        await self._fold(*await self._open(), follow=False)
+        """Fold up to the end as of now, unless stopped before. Raises what is wrong with the log or
+        the file."""
+        if (found := await self._unless_stopped()) is not None:
+            await self._fold(*found, follow=False)
         self._summary()
 
     async def follow(self) -> None:

@@ -73,7 +73,10 @@ async def test_it_outlives_its_broker(own_broker: Broker, tmp_path: Path) -> Non
     assert [line for line in child.said if "Unable connect" in line] == []
 
 
-async def test_it_stops_at_once_while_a_broker_does_not_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "status"), [((), 0), (("--once",), 143)])
+async def test_it_stops_at_once_while_a_broker_does_not_answer(
+    options: tuple[str, ...], status: int, tmp_path: Path
+) -> None:
     called, silent = asyncio.Event(), asyncio.Event()
 
     async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -86,9 +89,10 @@ async def test_it_stops_at_once_while_a_broker_does_not_answer(tmp_path: Path) -
     config = tmp_path / "kafka.properties"
     config.write_text("request.timeout.ms=600000\n")
     env = os.environ | {"JOURNAL_KAFKA_CONFIG": str(config)}
-    async with running(f"kafka://127.0.0.1:{port}/t", tmp_path / "r.duckdb", env=env) as child:
+    url = f"kafka://127.0.0.1:{port}/t"
+    async with running(url, tmp_path / "r.duckdb", *options, env=env) as child:
         await called.wait()
-        assert await child.ended() == 0
+        assert await child.ended() == status
     silent.set()
     server.close()
 
