@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 
-from tests.simulation.run import lines, simulate
+from tests.simulation.run import lines, simulate, worlds
 
 if __name__ == "__main__":
     logging.disable()
@@ -16,11 +16,10 @@ if __name__ == "__main__":
         print("\n".join(lines(world)))
         sys.exit(bool(world.violations))
     began, bad = time.perf_counter(), 0
-    for seed in range(first, int(sys.argv[2])):
-        world = simulate(seed)
+    for world in worlds(range(first, int(sys.argv[2]))):
         if world.violations:
             bad += 1
-            print(f"seed {seed}: {world.violations[0][:300]}", flush=True)
+            print(f"seed {world.seed}: {world.violations[0][:300]}", flush=True)
     took = time.perf_counter() - began
     count = int(sys.argv[2]) - first
     print(f"{count} seeds, {bad} with violations, {took:.1f} s, {count / took:.1f} seeds a second")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from journal.codec import decode_event
 from journal.errors import BadRecord
@@ -26,6 +26,18 @@ def simulate(seed: int) -> World:
         if collecting:
             gc.enable()
     return world
+
+
+def worlds(seeds: Iterable[int]) -> Iterator[World]:
+    """The world after each seed."""
+    for seed in seeds:
+        if seed % _COLLECT == 0:
+            # Off during a seed, the collector is slow to see what the worlds have left.
+            gc.collect()
+        yield simulate(seed)
+
+
+_COLLECT = 100
 
 
 def lines(world: World) -> Iterator[str]:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from tests.attacks import Rounds
-from tests.simulation.run import lines, simulate
+from tests.simulation.run import lines, simulate, worlds
 
 
 def _history(seed: int) -> str:
@@ -21,10 +21,9 @@ def _history(seed: int) -> str:
 
 
 def test_no_seed_breaks_a_promise(rounds: Rounds) -> None:
-    for seed in range(rounds(10_000, 300, "seeds")):
-        world = simulate(seed)
+    for world in worlds(range(rounds(10_000, 300, "seeds"))):
         assert not world.violations, "\n".join(
-            [*lines(world), f"again: python -m tests.simulation {seed}"]
+            [*lines(world), f"again: python -m tests.simulation {world.seed}"]
         )
 
 
