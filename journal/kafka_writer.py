@@ -205,10 +205,13 @@ class Writer:
 
     # --- from the producer to the caller ------------------------------------------------------
 
-    def _answered(self, lane: _Lane, _: asyncio.Future[Any]) -> None:
+    def _answered(self, lane: _Lane, answer: asyncio.Future[Any]) -> None:
+        if not answer.cancelled():
+            # Of a producer that was replaced nobody else asks, and Python would complain.
+            answer.exception()
         # In the order of the calls, which is not always that of the answers: a lone record that
         # joined a waiting batch hears a turn of the loop before the batch, whose future the
-        # client shields. (A producer that was replaced may answer too; its groups are gone.)
+        # client shields.
         while lane.in_flight and lane.in_flight[0].future.done():
             self._settle(lane, lane.in_flight[0])
 

@@ -1,14 +1,15 @@
 """Who is told that an event is too large: the one that was sent alone, and nobody that the client
-has put into one batch with it."""
+has put into one batch with it. What a producer says that was given up reaches nobody."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
-from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.errors import MessageSizeTooLargeError, OutOfOrderSequenceNumber
 
-from journal.errors import EventTooLarge, LogUnavailable
+from journal.errors import EventTooLarge, LogUnavailable, OutcomeUnknown
 from journal.kafka_client import Clients, Outage, parse_url
 from journal.kafka_config import client_options
 from journal.kafka_writer import Writer
@@ -56,8 +57,8 @@ class OneProducer(Clients):
         return self._producer
 
 
-async def refused(count: int, *errors: Exception) -> list[Exception]:
-    """What `count` appends are told that a producer took one by one, and then refused."""
+async def in_flight(count: int) -> tuple[Writer, Producer, list[Told]]:
+    """So many appends that a producer took one by one."""
     producer = Producer()
     writer = Writer(
         OneProducer(producer), Outage("nowhere"), partitions=1, batch_bytes=1_000, deadline_s=60
@@ -67,6 +68,12 @@ async def refused(count: int, *errors: Exception) -> list[Exception]:
         writer.append(0, append)
         while len(producer.sent) < number:  # noqa: ASYNC110
             await asyncio.sleep(0)
+    return writer, producer, appends
+
+
+async def refused(count: int, *errors: Exception) -> list[Exception]:
+    """What `count` appends are told that a producer refused."""
+    writer, producer, appends = await in_flight(count)
     for future, error in zip(producer.sent, errors, strict=True):
         future.set_exception(error)
     await writer.close()
@@ -88,3 +95,19 @@ async def test_of_events_in_one_batch_nobody_knows_which_is_too_large() -> None:
 async def test_two_that_are_too_large_each_alone_are_told_so() -> None:
     told = await refused(2, MessageSizeTooLargeError(), MessageSizeTooLargeError())
     assert [type(error) for error in told] == [EventTooLarge] * 2
+
+
+async def test_what_comes_of_a_producer_that_was_given_up_is_no_complaint() -> None:
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    writer, producer, appends = await in_flight(2)
+    producer.sent[0].set_exception(MessageSizeTooLargeError())
+    await asyncio.sleep(0)
+    assert type(appends[1].error) is OutcomeUnknown
+    producer.sent[1].set_exception(OutOfOrderSequenceNumber())
+    await asyncio.sleep(0)
+    producer.sent.clear()
+    gc.collect()
+    assert complaints == []
+    await writer.close()
