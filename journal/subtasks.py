@@ -110,7 +110,15 @@ class Children:
         async with contextlib.AsyncExitStack() as stack:
             child = await self._open(stack, subtask, start)
             if child.running:
-                cause = await self._run(subtask.name, child, function, args, kwargs)
+                try:
+                    # It may have been cancelled while the child was not there to be told.
+                    await task.ready()
+                    cause = await self._run(subtask.name, child, function, args, kwargs)
+                except TaskEnded:
+                    if task.status == CANCELLED:
+                        with contextlib.suppress(TaskFenced, TaskEnded):
+                            await _cancel(child, task.state.error)
+                    raise
             state = child.state
             end = ev.SubtaskCompleted(
                 subtask.name, state.status, error_type=state.error_type, error=state.error
@@ -147,7 +155,7 @@ class Children:
     ) -> BaseException | None:
         running = asyncio.ensure_future(run_function(function, (child, *args), kwargs))
         self._running[name] = running, child
-        if self._watcher is None:
+        if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.ensure_future(self._watch())
         try:
             value = await running
@@ -164,6 +172,10 @@ class Children:
             if self._stopped:
                 # It was not the caller that cancelled this, but what happened to the parent.
                 await self._task.ready()
+                if not self._task.running:
+                    raise TaskEnded(
+                        f"task {self._task.id} has ended ({self._task.status})"
+                    ) from None
             raise
         except Exception as error:
             if isinstance(error, TaskEnded) and child.status == CANCELLED:
@@ -185,7 +197,8 @@ class Children:
     async def _watch(self) -> None:
         """Stop the children when the parent is to be cancelled, or is not ours any more."""
         task = self._task
-        with task.owner.watching():
+        # What has ended its ownership is told by whoever asks for something next.
+        with contextlib.suppress(JournalError), task.owner.watching():
             while task.may_go_on:
                 await task.owner.change()
         self._stopped = True
@@ -197,15 +210,33 @@ class Children:
         for running, _ in list(self._running.values()):
             running.cancel()
         here = {name: child for name, (_, child) in self._running.items()}
-        for name, subtask in self._task.state.subtasks.items():
-            if subtask.status != STARTED:
-                continue
-            if name in here:
-                await _cancel(here[name], reason)
-                continue
-            async with self._opener.child(self._task, subtask, create=False) as child:
+        told: set[str] = set()
+        # While one is told the start of another can come to be accepted.
+        while left := [
+            subtask
+            for subtask in self._task.state.subtasks.values()
+            if subtask.status == STARTED and subtask.name not in told
+        ]:
+            told.add(left[0].name)
+            await self._end(here.get(left[0].name), left[0], reason)
+
+    async def _end(self, child: Task | None, subtask: Subtask, reason: str | None) -> None:
+        """Cancel one child, which is `child` where it is open here."""
+        while True:
+            try:
                 if child is not None:
                     await _cancel(child, reason)
+                    return
+                opened = self._opener.child(self._task, subtask, create=False)
+                async with opened as found:
+                    if found is not None:
+                        await _cancel(found, reason)
+                return
+            except (TaskFenced, TaskEnded):
+                # Claimed meanwhile by who was about to run it here, and then it is ours to claim
+                # again, or by another parent, and then this one is fenced; or it has just ended.
+                child = None
+                await self._task.owner.catch_up()
 
 
 async def _cancel(child: Task, reason: str | None) -> None:

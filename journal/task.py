@@ -109,15 +109,19 @@ class Task:
 
     async def cancel_here(self, reason: str | None) -> None:
         """End the run as cancelled, its children first, as its owner. Whoever asks for it, and
-        however often, it is done once, and done to the end."""
+        however often, it is done once, and done to the end; where it fails, by who asks next."""
         if self._cancelling is None:
             self._cancelling = asyncio.ensure_future(self._cancel(reason))
         await asyncio.shield(self._cancelling)
 
     async def _cancel(self, reason: str | None) -> None:
-        await self._children.cancel(reason)
-        if self.state.running:
-            await self.owner.append("TaskCancelled", ev.TaskCancelled(reason))
+        try:
+            await self._children.cancel(reason)
+            if self.state.running:
+                await self.owner.append("TaskCancelled", ev.TaskCancelled(reason))
+        except BaseException:
+            self._cancelling = None
+            raise
 
     @property
     def running(self) -> bool:
