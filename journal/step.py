@@ -180,13 +180,14 @@ class Step:
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._scope.close()
-        self.task.leave(self.index)
+        self.task.ends(self.index)
         try:
             await self._over(error)
         except BaseException as found:
             error = found
             raise
         finally:
+            self.task.leave(self.index)
             if self.span is not None:
                 self.span.end(error)
 

@@ -53,6 +53,7 @@ class Task:
         self.spans = spans
         self._owner = owner
         self._live: set[int] = set()
+        self._ending: set[int] = set()
         self._handed: set[str] = set()
         self.durable = Durable(self)
         self._children = Children(self, opener)
@@ -166,14 +167,20 @@ class Task:
     def step(self) -> Step:
         """The next step: the lowest that is neither completed nor running here."""
         index = self.state.current_step
-        while index in self._live or self.completed(index):
+        while index in self._live or index in self._ending or self.completed(index):
             index += 1
         self._live.add(index)
         return Step(self, index)
 
+    def ends(self, index: int) -> None:
+        """A step's context ends. Until that is accepted, its index is no other step's."""
+        self._live.discard(index)
+        self._ending.add(index)
+
     def leave(self, index: int) -> None:
         """A step's context has ended."""
         self._live.discard(index)
+        self._ending.discard(index)
 
     async def record_step(
         self,
