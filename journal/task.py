@@ -326,7 +326,10 @@ class Task:
         """The oldest message that no decision has seen and that was not handed out here
         before; waits for one."""
         with self.owner.watching():
-            while self.running:
+            while True:
+                await self.ready()
+                if not self.running:
+                    break
                 for message in self.state.unread:
                     if message.id not in self._handed:
                         self._handed.add(message.id)

@@ -70,6 +70,9 @@ async def _closed(task: Task, type: str, body: ev.InputRequested | ev.TimerSet, 
     with owner.watching():
         while (wait := state.waits[place]).status == PENDING:
             await task.ready()
+            if state.waits[place].status != PENDING:
+                # What was unknown has been settled, and meanwhile it was answered.
+                continue
             left = None if wait.until is None else _seconds_until(wait.until)
             if left is not None and left <= 0:
                 # Where an answer has come first, the log says so, and this changes nothing.
