@@ -179,8 +179,8 @@ class Journal(Looking):
             readback=readback,
             deadline_s=self._deadline_s,
         )
-        self._owners.add(owner)
         await readback.watch(owner, known)
+        self._owners.add(owner)
         held = not self.log.conditional and confirm == "always"
         if held:
             readback.hold()

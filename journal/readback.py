@@ -44,7 +44,8 @@ class Readback:
         return self._position or 0
 
     async def watch(self, watcher: Watcher, known: int) -> None:
-        """Tell `watcher` of every record of its key past the offset `known`."""
+        """Tell `watcher` of every record of its key past the offset `known`. Where this raises, it
+        is not told."""
         watchers = self._watchers.setdefault(watcher.key, [])
         watchers.append(watcher)
         if self._position is None:
@@ -55,8 +56,12 @@ class Readback:
             watchers.remove(watcher)
             missed = _Late(watcher)
             watchers.append(missed)
-            for record in await self._log.read_key(self._partition, watcher.key, known + 1):
-                watcher.seen(record)
+            try:
+                for record in await self._log.read_key(self._partition, watcher.key, known + 1):
+                    watcher.seen(record)
+            except BaseException:
+                self.unwatch(missed)
+                raise
             watchers[watchers.index(missed)] = watcher
             for record in missed.kept:
                 watcher.seen(record)
