@@ -261,12 +261,13 @@ class SqliteLog:
     async def truncate(self, partition: int, before: int) -> None:
         """See `Log.truncate`. Goes in steps, so that appends get their turn in between."""
         _only_partition(partition)
-        if self._closed:
-            raise LogUnavailable(f"{self.url}: the log is closed; open it again")
-        while await asyncio.wrap_future(
-            self._writer.call(lambda: self._writer.truncate_some(before))
-        ):
-            pass
+        more = True
+        while more:
+            # Asked before each step: what comes behind the writer's last job is never run.
+            if self._closed:
+                raise LogUnavailable(f"{self.url}: the log is closed; open it again")
+            step = self._writer.call(lambda: self._writer.truncate_some(before))
+            more = await asyncio.wrap_future(step)
 
     async def close(self) -> None:
         """See `Log.close`."""

@@ -311,6 +311,16 @@ async def test_a_truncation_in_many_steps_lets_others_write(log: SqliteLog, path
     assert values(await log.read_key(0, b"key")) == [b"meanwhile"]
 
 
+async def test_a_log_that_is_closed_between_two_steps_of_a_truncation(log: SqliteLog) -> None:
+    for _ in range(0, 6_000, 500):
+        await settled(log, *(Probe(b"x") for _ in range(500)))
+    truncating = asyncio.create_task(log.truncate(0, 6_000))
+    await asyncio.sleep(0)
+    await log.close()
+    with pytest.raises(LogUnavailable, match="closed"):
+        await asyncio.wait_for(truncating, 60)
+
+
 async def test_a_truncation_takes_the_heads_along(path: str) -> None:
     log = await SqliteLog.open(path, create=True)
     for n in range(20):
