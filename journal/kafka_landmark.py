@@ -58,13 +58,12 @@ class Landmark:
             if self._sure():
                 return
             looking = self._begin()
-            try:
-                error = await asyncio.shield(looking)
-            except asyncio.CancelledError:
-                if looking.cancelled():
-                    raise self._clients.closed() from None
-                raise
-            if error is not None:
+            # What is raised here is the caller's own end; that of the look, `close`, may come with
+            # it, and must not stand in for it.
+            await asyncio.wait([looking])
+            if looking.cancelled():
+                raise self._clients.closed()
+            if (error := looking.result()) is not None:
                 raise error
 
     def look(self) -> None:

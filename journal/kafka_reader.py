@@ -7,7 +7,6 @@ Knows consumers without groups. An offset that the topic does not have is never 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -49,18 +48,19 @@ class Reader:
         self._idle: list[AIOKafkaConsumer] = []
         self._open: set[AIOKafkaConsumer] = set()
         self._stopping: set[asyncio.Task[None]] = set()
-        self._unwanted: set[asyncio.Task[None]] = set()
+        self._unwanted: set[asyncio.Task[AIOKafkaConsumer]] = set()
         self._closed = False
 
     async def close(self) -> None:
         self._closed = True
         for consumer in list(self._open):
             self.discard(consumer)
-        if self._asker is not None and not self._asker.done():
+        if self._asker is not None:
             self._asker.cancel()
+            await asyncio.wait([self._asker])
         for unwanted in self._unwanted:
             unwanted.cancel()
-        while ending := self._stopping | self._unwanted:
+        while ending := [*self._stopping, *self._unwanted]:
             await asyncio.wait(ending)
 
     # --- offsets ------------------------------------------------------------------------------
@@ -97,10 +97,11 @@ class Reader:
         give_up = self._loop.time() + self._patience_s
         while True:
             self.check_open()
+            asker = self._asking()
             try:
-                answer = await question(await self._asking())
+                answer = await question(await self._asked(asker))
             except (KafkaError, LogUnavailable, ConsumerStoppedError) as error:
-                await self._forget_asker()
+                await self._forget(asker)
                 self.check_open()
                 # The client's own time-out counts as not retriable there, but it comes before a
                 # dead broker's partitions have their new leaders.
@@ -115,21 +116,24 @@ class Reader:
                 self._outage.up("asking for offsets")
                 return answer
 
-    async def _asking(self) -> AIOKafkaConsumer:
+    def _asking(self) -> asyncio.Task[AIOKafkaConsumer]:
         if self._asker is None:
             self._asker = self._loop.create_task(self.consumer(_READ_WAIT_MS))
-        asker = self._asker
-        try:
-            # Shielded: whoever is cancelled, others may be waiting for the same consumer.
-            return await asyncio.shield(asker)
-        except asyncio.CancelledError:
-            if asker.cancelled():
-                raise self._clients.closed() from None
-            raise
+            self._asker.add_done_callback(_heard)
+        return self._asker
 
-    async def _forget_asker(self) -> None:
-        asker, self._asker = self._asker, None
-        if asker is not None and asker.done() and not asker.cancelled() and not asker.exception():
+    async def _asked(self, asker: asyncio.Task[AIOKafkaConsumer]) -> AIOKafkaConsumer:
+        # Not awaited itself: whoever is cancelled, others may be waiting for the same consumer.
+        await asyncio.wait([asker])
+        if asker.cancelled():
+            raise self._clients.closed()
+        return asker.result()
+
+    async def _forget(self, asker: asyncio.Task[AIOKafkaConsumer]) -> None:
+        """Ask no more through what has failed. Another, of a later question, may be there."""
+        if self._asker is asker:
+            self._asker = None
+        if not asker.cancelled() and not asker.exception():
             consumer = asker.result()
             known = consumer.partitions_for_topic(self._topic)
             self.discard(consumer)
@@ -218,16 +222,24 @@ class Reader:
         try:
             consumer = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # Cancelled while it connects, the client would leave the connection open.
-            unwanted = self._loop.create_task(_stop_started(starting))
-            self._unwanted.add(unwanted)
-            unwanted.add_done_callback(self._unwanted.discard)
+            # Cancelled while it connects, the client would leave the connection open. What stops
+            # it is no task, which `close` could cancel before it has begun.
+            self._unwanted.add(starting)
+            starting.add_done_callback(self._stop_unwanted)
+            if self._closed:
+                starting.cancel()
             raise
         self._open.add(consumer)
         if self._closed:
             self.discard(consumer)
             self.check_open()
         return consumer
+
+    def _stop_unwanted(self, starting: asyncio.Task[AIOKafkaConsumer]) -> None:
+        self._unwanted.discard(starting)
+        if not starting.cancelled() and starting.exception() is None:
+            self._open.add(starting.result())
+            self.discard(starting.result())
 
     def _seek(self, consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> None:
         # Together, in one turn of the loop: an assignment without a position is an error.
@@ -256,9 +268,10 @@ class Reader:
             raise self._clients.closed()
 
 
-async def _stop_started(starting: asyncio.Task[AIOKafkaConsumer]) -> None:
-    with contextlib.suppress(LogUnavailable):
-        await (await starting).stop()
+def _heard(asker: asyncio.Task[AIOKafkaConsumer]) -> None:
+    # Whoever waited for it may have gone.
+    if not asker.cancelled():
+        asker.exception()
 
 
 def to_records(got: Iterable[Any]) -> list[Record]:

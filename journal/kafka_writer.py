@@ -110,6 +110,8 @@ class Writer:
             for handle in (self._sweeper, self._starting):
                 if handle is not None:
                     handle.cancel()
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
         while self._retiring:
             await asyncio.wait(self._retiring)
 

@@ -63,6 +63,15 @@ async def test_whoever_is_cancelled_leaves_the_others_waiting(landmark: Landmark
         await second
 
 
+async def test_whoever_is_cancelled_as_the_log_is_closed_is_cancelled(landmark: Landmark) -> None:
+    verifying = asyncio.ensure_future(landmark.verify())
+    await asyncio.wait([verifying], timeout=0)
+    landmark.close()
+    verifying.cancel()
+    await asyncio.wait([verifying])
+    assert verifying.cancelled()
+
+
 async def test_nothing_is_believed_while_a_look_is_under_way(landmark: Landmark) -> None:
     verifying = asyncio.ensure_future(landmark.verify())
     await asyncio.wait([verifying], timeout=0.1)
