@@ -193,6 +193,11 @@ class Projection:
                     try:
                         await self._run(log, identity, reporter, follow)
                         break
+                    except LogUnavailable:
+                        if watch.error is None:
+                            raise
+                        # It has stopped us, and is what there is to tell.
+                        break
                     except DiskFull as error:
                         if not follow:
                             raise
