@@ -34,7 +34,9 @@ class Seat:
         self.known = known or identity(path)
         self._lock = threading.Lock()
         self._db: apsw.Connection | None = None
-        _seats.add(self)
+        # Not while another thread forks: what opens then would be open in the child.
+        with _fork:
+            _seats.add(self)
 
     @contextmanager
     def taken(self) -> Iterator[apsw.Connection]:

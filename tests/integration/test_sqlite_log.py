@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from journal import sqlite_seat
 from journal.errors import (
     AppendRefused,
     EventTooLarge,
@@ -25,8 +27,9 @@ from journal.errors import (
     UsageError,
 )
 from journal.log import Cursor, Record, append_and_wait
-from journal.sqlite_file import CHECKPOINT_PAGES, certain, explain
+from journal.sqlite_file import CHECKPOINT_PAGES, certain, explain, prepare
 from journal.sqlite_log import VALUE_BYTES, SqliteLog
+from journal.sqlite_seat import Seat
 from journal.sqlite_writer import SAVE_HEADS_EVERY, WAL_AFTER_GROUPS, WAL_BYTES
 from tests.contract.probe import Probe, everything, put, settled, take, values
 from tests.integration import sqlite_children
@@ -175,6 +178,26 @@ async def test_what_is_pending_at_a_fork_is_the_parents(log: SqliteLog, path: st
         b"key": 3,
         b"pending": 120,
     }
+
+
+def test_no_connection_opens_while_the_process_forks(path: str) -> None:
+    prepare(path, create=True)
+    opened = threading.Event()
+
+    def open_one() -> None:
+        with Seat(path, 5.0).taken():
+            opened.set()
+
+    opening = threading.Thread(target=open_one)
+    # What `os.fork` calls on this thread; between the two it forks.
+    sqlite_seat._before_fork()
+    try:
+        opening.start()
+        assert not opened.wait(0.2)
+    finally:
+        sqlite_seat._after_fork()
+    assert opened.wait(60)
+    opening.join()
 
 
 # --- disks ----------------------------------------------------------------------------------
