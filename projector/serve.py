@@ -133,7 +133,7 @@ class _Handler(socketserver.BaseRequestHandler):
         if request.sql is not None:
             import pyarrow as pa
 
-            with store.query(request.sql) as reader:
+            with store.query(request.sql, self._cut) as reader:
                 sink = pa.PythonFile(_Frames(self), mode="w")
                 with pa.ipc.new_stream(sink, reader.schema) as stream:
                     for batch in reader:
@@ -142,6 +142,10 @@ class _Handler(socketserver.BaseRequestHandler):
             self._send(DATA, msgspec.msgpack.encode(Answer(*store.task(request.task_id))))
         else:
             self._send(DATA, msgspec.msgpack.encode(Answer(None, store.offsets())))
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self.request.shutdown(socket.SHUT_RDWR)
 
     def _send(self, kind: bytes, payload: bytes) -> None:
         self.request.sendall(FRAME.pack(kind, len(payload)) + payload)

@@ -33,6 +33,11 @@ _LOCKED = (
 Commit = Callable[[Any], None]
 """Ends a transaction, given its connection; tests hand in one that fails."""
 
+Cut = Callable[[], None]
+
+
+def _nothing() -> None: ...
+
 
 def _commit(con: Any) -> None:
     con.execute("COMMIT")
@@ -50,7 +55,7 @@ class Store:
         self._con.execute("USE d")
         self._commit = commit
         self._lock = threading.Condition()
-        self._reading: set[duckdb.DuckDBPyConnection] = set()
+        self._reading: dict[duckdb.DuckDBPyConnection, Cut] = {}
         self._closed = False
 
     # --- opening ------------------------------------------------------------------------------
@@ -115,7 +120,12 @@ class Store:
             self._closed = True
             for cursor in self._reading:
                 cursor.interrupt()
-            self._lock.wait_for(lambda: not self._reading, _CLOSE_SECONDS)
+            if not self._lock.wait_for(lambda: not self._reading, _CLOSE_SECONDS):
+                # Whoever waits for the other end of a connection hears of no interruption, and
+                # would hold the file.
+                for cut in self._reading.values():
+                    cut()
+                self._lock.wait_for(lambda: not self._reading, _CLOSE_SECONDS)
         self._con.close()
         self._root.close()
 
@@ -166,13 +176,13 @@ class Store:
     # --- reading ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def snapshot(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def snapshot(self, cut: Cut = _nothing) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a read-only transaction: everything read through it is of one moment."""
         with self._lock:
             if self._closed:
                 raise ProjectionError(f"{self.path}: the projection is being closed; try again")
             cursor = self._root.cursor()
-            self._reading.add(cursor)
+            self._reading[cursor] = cut
         try:
             cursor.execute("USE d")
             cursor.execute("BEGIN TRANSACTION READ ONLY")
@@ -182,7 +192,7 @@ class Store:
         finally:
             with self._lock:
                 cursor.close()
-                self._reading.discard(cursor)
+                del self._reading[cursor]
                 self._lock.notify_all()
 
     def offsets(self) -> dict[int, Offset]:
@@ -201,8 +211,9 @@ class Store:
             return _load(cursor, [task_id]).get(task_id), _offsets(cursor)
 
     @contextlib.contextmanager
-    def query(self, sql: str) -> Iterator[pa.RecordBatchReader]:
-        """The result of exactly one SELECT, streamed while the block lasts.
+    def query(self, sql: str, cut: Cut = _nothing) -> Iterator[pa.RecordBatchReader]:
+        """The result of exactly one SELECT, streamed while the block lasts. `cut` ends what the
+        block waits for, from another thread, where the file is to be closed.
 
         Raises `ProjectionError` for anything else and for SQL that fails.
         """
@@ -212,10 +223,15 @@ class Store:
             raise explained(self.path, error) from error
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise ProjectionError("one SELECT at a time is answered here, and nothing else")
-        with self.snapshot() as cursor:
+        with self.snapshot(cut) as cursor:
             # The statement's type is not enough (a SELECT can hold a DELETE): the transaction
             # is read-only, and nothing outside this database can be reached.
-            yield cursor.sql(statements[0].query).to_arrow_reader(10_000)
+            reader = cursor.sql(statements[0].query).to_arrow_reader(10_000)
+            try:
+                yield reader
+            finally:
+                # It holds the file as the cursor does.
+                reader.close()
 
 
 def _offsets(cursor: Any) -> dict[int, Offset]:

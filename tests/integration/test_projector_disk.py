@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,12 @@ import duckdb
 import pytest
 
 from journal.errors import DiskFull, JournalError
+from projector.frames import Request, send, socket_path
 from projector.running import Projection, opened
 from projector.store import Store
 from projector.store_file import explained
-from tests.projecting import filled, new_log, tables
+from tests.make_events import Writer
+from tests.projecting import filled, new_log, put_events, tables
 from tests.projector_child import PATIENCE_S, answers, running
 
 FILE_BYTES = 1 << 20
@@ -130,6 +133,45 @@ async def test_it_answers_while_it_waits_for_room(folder: Path) -> None:
     following = asyncio.create_task(projection.follow())
     await asyncio.wait_for(waiting.wait(), PATIENCE_S)
     assert await asyncio.wait_for(answers(db, "SELECT count(*) AS n FROM tasks"), 10) == [{"n": 0}]
+    projection.stop.set()
+    await following
+    await projection.close()
+
+
+async def test_a_reader_that_stands_still_keeps_nobody_from_waiting_for_room(folder: Path) -> None:
+    db, url = str(folder / "r.duckdb"), str(folder / "journal.db")
+    is_full = False
+    written, waiting, room = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def say(line: str) -> None:
+        if "disk is full" in line:
+            waiting.set()
+        if "room again" in line:
+            room.set()
+
+    projection = Projection(
+        db,
+        url,
+        lambda: opened(url, None),
+        say,
+        open_store=lambda path, journal_id: full_disk(path, journal_id, lambda: is_full),
+        full_s=0,
+    )
+    projection.on_written = lambda _: written.set()
+    following = asyncio.create_task(projection.follow())
+    await asyncio.wait_for(written.wait(), PATIENCE_S)
+    with socket.socket(socket.AF_UNIX) as reader:
+        await asyncio.to_thread(reader.connect, socket_path(db))
+        # More than a socket takes; nobody reads on.
+        send(reader, Request(sql="SELECT repeat('x', 1000) AS x FROM range(100_000)"))
+        assert await asyncio.to_thread(reader.recv, 1)
+        is_full = True
+        log, _ = await opened(url, None)
+        await put_events(log, [Writer("another").start()])
+        await log.close()
+        await asyncio.wait_for(waiting.wait(), PATIENCE_S)
+        is_full = False
+        await asyncio.wait_for(room.wait(), PATIENCE_S)
     projection.stop.set()
     await following
     await projection.close()
