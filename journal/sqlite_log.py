@@ -96,8 +96,12 @@ class SqliteLog:
 
         loop = asyncio.get_running_loop()
         # Not the loop's own threads: the caller's tools may hold all of them.
-        with ThreadPoolExecutor(1) as thread:
+        thread = ThreadPoolExecutor(1)
+        try:
             seat = await loop.run_in_executor(thread, opened)
+        finally:
+            # Whoever is cancelled while others hold the file must not hold up the loop.
+            thread.shutdown(wait=False)
         log = cls(url, seat, Seat(absolute, patience_s, seat.known))
         log._loop = loop
         return log

@@ -134,6 +134,21 @@ async def test_a_file_that_was_replaced_under_our_hands(log: SqliteLog, path: st
     assert values(await everything(log)) == [b"1", b"2"]
 
 
+async def test_an_opening_that_is_cancelled_does_not_hold_up_the_loop(path: str) -> None:
+    prepare(path, create=True)
+    holder = apsw.Connection(path)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    opening = asyncio.create_task(SqliteLog.open(path, patience_s=20))
+    await asyncio.wait([opening], timeout=0.1)
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert loop.time() < began + 10
+    holder.close()
+
+
 # --- forks ----------------------------------------------------------------------------------
 
 
