@@ -1,11 +1,11 @@
 """An open task: steps, durable functions, messages, results, and its end.
 
-Knows the owner's pipeline and the state; knows nothing of how the task was found (connect).
+Knows the owner's pipeline and the state; knows nothing of how the task was found (connect). Whether
+it may go on is told by `owned`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
-from journal.acceptance import CANCELLED
 from journal.blobs import BlobStore
 from journal.claims import Resumed
 from journal.declared import fit, json_schema, schema_type
@@ -22,6 +21,7 @@ from journal.errors import ReplayDiverged, TaskEnded, UsageError
 from journal.events import Decision
 from journal.ids import new_id
 from journal.messages import messages
+from journal.owned import Owned
 from journal.owner import Owner
 from journal.payloads import clean, decision_payload, outcome_payloads, payload, type_name
 from journal.state import COMPLETED, Message, TaskState
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from journal.spans import TaskSpans
 
 
-class Task:
+class Task(Owned):
     """A task that this process owns, or (`running` is False) one that has ended."""
 
     def __init__(
@@ -47,94 +47,15 @@ class Task:
         opener: Opener,
         spans: TaskSpans | None = None,
     ) -> None:
-        self.state = state
+        super().__init__(state, owner)
         self.blobs = blobs
         self.resumed = resumed
         self.spans = spans
-        self._owner = owner
         self._live: set[int] = set()
         self._ending: set[int] = set()
         self._handed: set[str] = set()
         self.durable = Durable(self)
         self._children = Children(self, opener)
-        self._cancelling: asyncio.Task[None] | None = None
-
-    @property
-    def owner(self) -> Owner:
-        """The pipeline. Raises `TaskEnded`, or `TaskFenced` as soon as that is known."""
-        self.check()
-        if self._owner is None:
-            raise TaskEnded(f"task {self.state.task_id} has ended ({self.state.status})")
-        return self._owner
-
-    @property
-    def id(self) -> str:
-        return self.state.task_id
-
-    def check(self) -> None:
-        """Raise what has ended this worker's ownership, if anything has: from then on the state
-        goes on with another worker's events, which are no answer to this one."""
-        if self._owner is not None:
-            self._owner.check()
-
-    @property
-    def may_go_on(self) -> bool:
-        """Whether this worker still owns the run, and nobody wants it to end."""
-        return (
-            self._owner is not None
-            and self._owner.dead is None
-            and self.state.running
-            and not self.state.head.cancel_requested
-        )
-
-    async def ready(self) -> None:
-        """Whether something new may begin: settles what is unknown, raises what `check` raises, and
-        `TaskEnded` where the run was to be cancelled, which this then records."""
-        self.check()
-        if self._owner is not None:
-            # What has an unknown outcome may be the very thing that is asked for now.
-            await self._owner.settled()
-        if self.state.head.cancel_requested and self.state.running:
-            await self.cancel_here(self.state.cancel_reason)
-        if self.status == CANCELLED:
-            if self._owner is not None:
-                await self.cancel_here(self.state.error)
-            why = self.state.error or "no reason was given"
-            raise TaskEnded(f"task {self.id} was cancelled: {why}")
-
-    async def look(self) -> None:
-        """See what others have told this task up to now: messages, answers, a wish to end it.
-        A decision looks by itself."""
-        await self.owner.catch_up()
-        await self.ready()
-
-    async def cancel_here(self, reason: str | None) -> None:
-        """End the run as cancelled, its children first, as its owner. Whoever asks for it, and
-        however often, it is done once, and done to the end; where it fails, by who asks next."""
-        if self._cancelling is None:
-            self._cancelling = asyncio.ensure_future(self._cancel(reason))
-        await asyncio.shield(self._cancelling)
-
-    async def _cancel(self, reason: str | None) -> None:
-        try:
-            await self._children.cancel(reason)
-            if self.state.running:
-                await self.owner.append("TaskCancelled", ev.TaskCancelled(reason))
-        except BaseException:
-            self._cancelling = None
-            raise
-
-    @property
-    def running(self) -> bool:
-        """Whether there is more to do. Raises `TaskFenced` once another worker has claimed."""
-        if self._owner is None or not self.state.running:
-            return False
-        self._owner.check()
-        return True
-
-    @property
-    def status(self) -> str:
-        return self.state.status
 
     @property
     def final_answer(self) -> Any:
@@ -271,6 +192,9 @@ class Task:
         return await self.durable.uuid()
 
     # --- sub-tasks and waiting --------------------------------------------------------------------
+
+    async def cancel_children(self, reason: str | None) -> None:
+        await self._children.cancel(reason)
 
     async def subtask(
         self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any

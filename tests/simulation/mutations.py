@@ -89,7 +89,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the next call settles an unknown outcome before it looks at the state",
-        "journal/task.py",
+        "journal/owned.py",
         "await self._owner.settled()",
         "pass",
     ),
