@@ -184,10 +184,10 @@ class Owner(Pipeline):
             # Of what is acknowledged from here on there may always be more.
             mark = self._verifier.mark
             while not self._verifier.reached(mark) and self.dead is None:
-                await self.change(until - loop.time())
                 if loop.time() >= until:
                     self._unsettled = True
                     raise self._too_late()
+                await self.change(until - loop.time())
         self.check()
         return verdict
 

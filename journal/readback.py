@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from journal.errors import JournalError
+from journal.errors import JournalError, LogUnavailable
 from journal.log import Log, Record
 
 
@@ -111,10 +111,18 @@ class Readback:
                 if batch and self._position is not None:
                     self._position = batch[-1].offset + 1
         except JournalError as error:
-            for watching in list(self._watchers.values()):
-                for watcher in list(watching):
-                    watcher.lost(error)
-            self._task = None
+            self._lost(error)
+        except Exception as error:
+            # Not foreseen; whoever waits here would wait for ever.
+            why = f"{self._log.url} cannot be followed: {type(error).__name__}: {error}"
+            self._lost(LogUnavailable(why))
+            raise
+
+    def _lost(self, error: JournalError) -> None:
+        self._task = None
+        for watching in list(self._watchers.values()):
+            for watcher in list(watching):
+                watcher.lost(error)
 
 
 class _Late:

@@ -1,4 +1,4 @@
-"""What follows a partition for its watchers, where one of them gives up while it catches up."""
+"""What follows a partition for its watchers, where one of them gives up, or what reads fails."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from journal.errors import JournalError
+from journal.errors import JournalError, LogUnavailable
 from journal.log import Log, Record, append_and_wait
 from journal.memory_log import Memory
 from journal.readback import Readback
@@ -72,3 +72,21 @@ async def test_whoever_gives_up_while_it_catches_up_leaves_nothing(log: Slow) ->
     with readback.held():
         await asyncio.wait_for(third.told.wait(), 60)
     assert (third.offsets, third.error) == ([2], None)
+
+
+class Broken(WrappedLog):
+    """Its tail fails as no log should."""
+
+    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        raise ValueError("a mistake")
+        yield []
+
+
+async def test_whoever_watches_is_told_of_a_mistake(log: Slow) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    readback, watching = Readback(Broken(log), 0), Watching(b"key")
+    await readback.watch(watching, -1)
+    with readback.held():
+        await asyncio.wait_for(watching.told.wait(), 60)
+    assert type(watching.error) is LogUnavailable
+    assert "cannot be followed: ValueError: a mistake" in str(watching.error)
