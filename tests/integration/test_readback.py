@@ -116,16 +116,17 @@ async def test_an_effect_runs_when_its_start_is_accepted(kafka_url: str) -> None
 
 
 class Late(Blind):
-    """It holds a `TimerFired` back until `go`."""
+    """It holds events of one type back until `go`."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, type: bytes) -> None:
         super().__init__(log)
-        self.fires, self.held = asyncio.Event(), list[tuple[int, Append]]()
+        self.type = type
+        self.asked, self.held = asyncio.Event(), list[tuple[int, Append]]()
 
     def append(self, partition: int, append: Append) -> None:
-        if dict(append.headers).get("type") == b"TimerFired":
+        if dict(append.headers).get("type") == self.type:
             self.held.append((partition, append))
-            self.fires.set()
+            self.asked.set()
         else:
             super().append(partition, append)
 
@@ -139,10 +140,10 @@ async def test_an_answer_before_the_time_out_is_the_answer(kafka_url: str) -> No
         journal.connect(kafka_url, create=True, confirm="once") as j,
         journal.connect(kafka_url) as other,
     ):
-        j.log = late = Late(j.log)
+        j.log = late = Late(j.log, b"TimerFired")
         async with j.task("t", "d") as task:
             asking = asyncio.ensure_future(task.ask("may I?", timeout=0))
-            await late.fires.wait()
+            await late.asked.wait()
             late.hide(b"TimerFired")
             await other.answer("t", "yes")
             late.go()
@@ -152,6 +153,28 @@ async def test_an_answer_before_the_time_out_is_the_answer(kafka_url: str) -> No
                 await asking
         async with j.task("t") as task:
             assert await task.ask("may I?", timeout=0) == "yes"
+
+
+async def test_what_stands_before_a_claim_counts_before_it(kafka_url: str) -> None:
+    async with (
+        journal.connect(kafka_url, create=True) as old,
+        journal.connect(kafka_url, confirm="once") as new,
+    ):
+        new.log = late = Late(new.log, b"TaskClaimed")
+
+        async def steps_found() -> int:
+            async with new.task("t") as task:
+                return task.state.current_step
+
+        async with old.task("t", "d") as task:
+            opening = asyncio.ensure_future(steps_found())
+            await late.asked.wait()
+            await task.record_step(0, "zero")
+            late.hide(b"TaskClaimed")
+            late.go()
+            await late.acknowledged.wait()
+            late.shown.set()
+            assert await opening == 1
 
 
 class Busy(WrappedLog):

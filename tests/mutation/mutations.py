@@ -84,6 +84,20 @@ MUTATIONS = (
         ("tests/integration/test_readback.py",),
     ),
     Mutation(
+        "with once a claim counts before what stands before it",
+        "journal/owner.py",
+        "if EVENT_TYPES[pending.event.type][0] == CLAIM:\n                # It counts",
+        "if False:\n                # It counts",
+        ("tests/integration/test_readback.py", "-k", "before_a_claim"),
+    ),
+    Mutation(
+        "whoever comes late is not told what it has missed",
+        "journal/readback.py",
+        "elif self._position > known + 1:",
+        "elif False:",
+        ("tests/unit/test_readback.py", "-k", "comes_late"),
+    ),
+    Mutation(
         "a completed call runs again",
         "journal/call.py",
         "if known is not None and known.status == COMPLETED:",

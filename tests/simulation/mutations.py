@@ -70,12 +70,6 @@ MUTATIONS = (
         "self._at_ack = not log.conditional",
     ),
     Mutation(
-        "the read-back of claims with confirm=once",
-        "journal/owner.py",
-        "if EVENT_TYPES[pending.event.type][0] == CLAIM:\n                # It counts",
-        "if False:\n                # It counts",
-    ),
-    Mutation(
         "the read-back of once effects",
         "journal/call.py",
         'read_back=used.effect == "once"',
@@ -104,12 +98,6 @@ MUTATIONS = (
         "journal/owner.py",
         "if self.state.head.claim_id == event.id and not self._is_renewal(event):",
         "if False:",
-    ),
-    Mutation(
-        "a watcher waits for what it has missed",
-        "journal/readback.py",
-        "elif self._position > known + 1:",
-        "elif False:",
     ),
     Mutation(
         "the projector replaces a task's row",

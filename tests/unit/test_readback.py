@@ -1,4 +1,4 @@
-"""What follows a partition for its watchers, where one of them gives up, or what reads fails."""
+"""What follows a partition for its watchers: one comes late, or gives up; what reads fails."""
 
 from __future__ import annotations
 
@@ -72,6 +72,23 @@ async def test_whoever_gives_up_while_it_catches_up_leaves_nothing(log: Slow) ->
     with readback.held():
         await asyncio.wait_for(third.told.wait(), 60)
     assert (third.offsets, third.error) == ([2], None)
+
+
+async def test_whoever_comes_late_is_told_what_it_has_missed() -> None:
+    log = Memory().handle()
+    readback, first, second = Readback(log, 0), Watching(b"first"), Watching(b"second")
+    await readback.watch(first, -1)
+    with readback.held():
+        for key in (b"second", b"first"):
+            await append_and_wait(log, 0, key, b"missed", 0)
+        await first.told.wait()
+        await readback.watch(second, -1)
+        assert second.offsets == [0]
+        second.told.clear()
+        await append_and_wait(log, 0, b"second", b"new", 0)
+        await asyncio.wait_for(second.told.wait(), 60)
+    assert second.offsets == [0, 2]
+    await log.close()
 
 
 class Broken(WrappedLog):
