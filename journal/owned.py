@@ -84,6 +84,11 @@ class Owned(ABC):
             self._cancelling = asyncio.ensure_future(self._cancel(reason))
         await asyncio.shield(self._cancelling)
 
+    async def cancellation_ended(self) -> None:
+        """Return when what `cancel_here` has begun is over, whatever has come of it."""
+        if self._cancelling is not None:
+            await asyncio.wait([self._cancelling])
+
     async def _cancel(self, reason: str | None) -> None:
         try:
             await self.cancel_children(reason)

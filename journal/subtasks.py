@@ -190,6 +190,8 @@ class Children:
             if not self._running and self._watcher is not None:
                 self._watcher.cancel()
                 self._watcher = None
+            # Who cancels the child would wait for ever once nobody watches its records.
+            await child.cancellation_ended()
         return None
 
     # --- the end of the parent --------------------------------------------------------------------
@@ -209,7 +211,6 @@ class Children:
         """Cancel every child that has not ended, here or started by an earlier process."""
         for running, _ in list(self._running.values()):
             running.cancel()
-        here = {name: child for name, (_, child) in self._running.items()}
         told: set[str] = set()
         # While one is told the start of another can come to be accepted.
         while left := [
@@ -218,10 +219,11 @@ class Children:
             if subtask.status == STARTED and subtask.name not in told
         ]:
             told.add(left[0].name)
-            await self._end(here.get(left[0].name), left[0], reason)
+            await self._end(left[0], reason)
 
-    async def _end(self, child: Task | None, subtask: Subtask, reason: str | None) -> None:
-        """Cancel one child, which is `child` where it is open here."""
+    async def _end(self, subtask: Subtask, reason: str | None) -> None:
+        """Cancel one child."""
+        _, child = self._running.get(subtask.name, (None, None))
         while True:
             try:
                 if child is not None:

@@ -11,7 +11,7 @@ import pytest
 
 import journal
 from journal.errors import OutcomeUnknown, TaskEnded, TaskFenced
-from journal.log import Append
+from journal.log import Append, Log, Record
 from tests.held_log import HeldLog
 from tests.wrapped_log import WrappedLog
 
@@ -157,6 +157,53 @@ async def test_a_parent_that_ends_while_its_child_runs_says_so(j: journal.Journa
         await task.complete("enough")
         with pytest.raises(TaskEnded, match="completed"):
             await running
+
+
+class Behind(WrappedLog):
+    """Its tail shows nothing while `shows` is not set. `came` is set by a `TaskCancelled`."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log)
+        self.came, self.shows = asyncio.Event(), asyncio.Event()
+        self.shows.set()
+
+    def append(self, partition: int, append: Append) -> None:
+        if dict(append.headers).get("type") == b"TaskCancelled":
+            self.came.set()
+        super().append(partition, append)
+
+    async def tail(self, partition: int, start: int) -> AsyncIterator[list[Record]]:
+        async for batch in super().tail(partition, start):
+            await self.shows.wait()
+            yield batch
+
+
+@pytest.mark.kafka
+async def test_a_childs_child_is_not_left_before_it_is_cancelled(kafka_url: str) -> None:
+    work = Forever()
+
+    async def parent(task: journal.Task) -> None:
+        await task.subtask("g", work)
+
+    async with (
+        journal.connect(kafka_url, create=True) as j,
+        journal.connect(kafka_url) as other,
+    ):
+        j.log = log = Behind(j.log)
+        async with j.task("p", "d") as task:
+            running = asyncio.ensure_future(task.subtask("c", parent))
+            await work.began.wait()
+            # That the parent is to end is seen by who looks, before what watches it sees it.
+            log.shows.clear()
+            await other.cancel("p", "too dear")
+            look = asyncio.ensure_future(task.look())
+            await log.came.wait()
+            # Enough for all that are told to stop to have done so.
+            for _ in range(100):
+                await asyncio.sleep(0)
+            log.shows.set()
+            assert await ended(look, running) == [TaskEnded] * 2
+        assert await statuses(other) == dict.fromkeys(("p", "p:c", "p:c:g"), "cancelled")
 
 
 class Loses(WrappedLog):
