@@ -48,19 +48,16 @@ class Reader:
         self._idle: list[AIOKafkaConsumer] = []
         self._open: set[AIOKafkaConsumer] = set()
         self._stopping: set[asyncio.Task[None]] = set()
-        self._unwanted: set[asyncio.Task[AIOKafkaConsumer]] = set()
+        self._connecting: set[asyncio.Task[AIOKafkaConsumer]] = set()
         self._closed = False
 
     async def close(self) -> None:
         self._closed = True
         for consumer in list(self._open):
             self.discard(consumer)
-        if self._asker is not None:
-            self._asker.cancel()
-            await asyncio.wait([self._asker])
-        for unwanted in self._unwanted:
-            unwanted.cancel()
-        while ending := [*self._stopping, *self._unwanted]:
+        for connecting in self._connecting:
+            connecting.cancel()
+        while ending := [*self._stopping, *self._connecting]:
             await asyncio.wait(ending)
 
     # --- offsets ------------------------------------------------------------------------------
@@ -125,8 +122,6 @@ class Reader:
     async def _asked(self, asker: asyncio.Task[AIOKafkaConsumer]) -> AIOKafkaConsumer:
         # Not awaited itself: whoever is cancelled, others may be waiting for the same consumer.
         await asyncio.wait([asker])
-        if asker.cancelled():
-            raise self._clients.closed()
         return asker.result()
 
     async def _forget(self, asker: asyncio.Task[AIOKafkaConsumer]) -> None:
@@ -218,28 +213,30 @@ class Reader:
 
     async def consumer(self, max_wait_ms: int) -> AIOKafkaConsumer:
         """A consumer for `discard` to stop, at the latest at `close`. Raises `LogUnavailable`."""
-        starting = self._loop.create_task(self._clients.consumer(max_wait_ms))
+        self.check_open()
+        connecting = self._loop.create_task(self._clients.consumer(max_wait_ms))
+        self._connecting.add(connecting)
+        connecting.add_done_callback(self._connected)
         try:
-            consumer = await asyncio.shield(starting)
+            # Not awaited itself: cancelled while it connects, the client would leave the
+            # connection open.
+            await asyncio.wait([connecting])
         except asyncio.CancelledError:
-            # Cancelled while it connects, the client would leave the connection open. What stops
-            # it is no task, which `close` could cancel before it has begun.
-            self._unwanted.add(starting)
-            starting.add_done_callback(self._stop_unwanted)
-            if self._closed:
-                starting.cancel()
+            connecting.add_done_callback(self._unwanted)
             raise
-        self._open.add(consumer)
-        if self._closed:
-            self.discard(consumer)
-            self.check_open()
-        return consumer
+        self.check_open()
+        return connecting.result()
 
-    def _stop_unwanted(self, starting: asyncio.Task[AIOKafkaConsumer]) -> None:
-        self._unwanted.discard(starting)
-        if not starting.cancelled() and starting.exception() is None:
-            self._open.add(starting.result())
-            self.discard(starting.result())
+    def _connected(self, connecting: asyncio.Task[AIOKafkaConsumer]) -> None:
+        self._connecting.discard(connecting)
+        if not connecting.cancelled() and connecting.exception() is None:
+            self._open.add(connecting.result())
+            if self._closed:
+                self.discard(connecting.result())
+
+    def _unwanted(self, connecting: asyncio.Task[AIOKafkaConsumer]) -> None:
+        if not connecting.cancelled() and connecting.exception() is None:
+            self.discard(connecting.result())
 
     def _seek(self, consumer: AIOKafkaConsumer, tp: TopicPartition, offset: int) -> None:
         # Together, in one turn of the loop: an assignment without a position is an error.

@@ -132,6 +132,17 @@ async def test_a_log_that_is_closed_while_it_connects_to_ask() -> None:
         await asking
 
 
+async def test_a_log_that_is_closed_while_it_connects_to_read() -> None:
+    clients = Slow()
+    reading = reader(clients)
+    connecting = asyncio.ensure_future(reading.consumer(5))
+    await clients.begun.wait()
+    await reading.close()
+    assert clients.open == 0
+    with pytest.raises(LogUnavailable, match="was closed"):
+        await connecting
+
+
 async def test_a_connection_that_is_there_as_its_reader_is_cancelled_is_closed() -> None:
     clients = Slow()
     reading = reader(clients)
