@@ -71,3 +71,13 @@ async def test_who_waits_for_a_message_hears_that_the_task_is_to_end(j: journal.
         with pytest.raises(TaskEnded, match="too dear"):
             await asyncio.wait_for(waiting, 40)
     assert (await j.state("t")).status == "cancelled"
+
+
+async def test_who_asks_hears_that_the_task_has_ended(j: journal.Journal) -> None:
+    async with j.task("t", "d") as task:
+        asking = asyncio.ensure_future(task.ask("may I?"))
+        while not task.state.pending:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await task.complete("without")
+        with pytest.raises(TaskEnded, match="completed"):
+            await asyncio.wait_for(asking, 20)
