@@ -40,7 +40,8 @@ _HEAD = """# What attacks the guarantees
 
 Written by `./dev faults`, a row when its test has ended: each test that attacks a
 [guarantee](guarantees.md), how often, how often it was broken, for how long, and when. A part of
-it, as in `./dev faults tests/fire`, writes the rows of that part anew.
+it, as in `./dev faults tests/fire`, writes the rows of that part anew. Of a mutation, which is a
+change to the source that breaks a promise, a violation would be that no test fails.
 
 | test | attacked by | violations | minutes | on |
 |---|---|---|---|---|
