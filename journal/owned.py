@@ -33,12 +33,16 @@ class Owned(ABC):
         """The pipeline. Raises `TaskEnded`, or `TaskFenced` as soon as that is known."""
         self.check()
         if self._owner is None:
-            raise TaskEnded(f"task {self.state.task_id} has ended ({self.state.status})")
+            raise self.ended()
         return self._owner
 
     @property
     def id(self) -> str:
         return self.state.task_id
+
+    def ended(self) -> TaskEnded:
+        """What whoever wants more of a task that has ended is told."""
+        return TaskEnded(f"task {self.id} has ended ({self.status})")
 
     def check(self) -> None:
         """Raise what has ended this worker's ownership, if anything has: from then on the state
@@ -80,7 +84,7 @@ class Owned(ABC):
     async def cancel_here(self, reason: str | None) -> None:
         """End the run as cancelled, its children first, as its owner. Whoever asks for it, and
         however often, it is done once, and done to the end; where it fails, by who asks next."""
-        if self._cancelling is None:
+        if self._cancelling is None or _failed(self._cancelling):
             self._cancelling = asyncio.ensure_future(self._cancel(reason))
         await asyncio.shield(self._cancelling)
 
@@ -90,13 +94,9 @@ class Owned(ABC):
             await asyncio.wait([self._cancelling])
 
     async def _cancel(self, reason: str | None) -> None:
-        try:
-            await self.cancel_children(reason)
-            if self.state.running:
-                await self.owner.append("TaskCancelled", ev.TaskCancelled(reason))
-        except BaseException:
-            self._cancelling = None
-            raise
+        await self.cancel_children(reason)
+        if self.state.running:
+            await self.owner.append("TaskCancelled", ev.TaskCancelled(reason))
 
     @property
     def running(self) -> bool:
@@ -109,3 +109,7 @@ class Owned(ABC):
     @property
     def status(self) -> str:
         return self.state.status
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -173,9 +173,7 @@ class Children:
                 # It was not the caller that cancelled this, but what happened to the parent.
                 await self._task.ready()
                 if not self._task.running:
-                    raise TaskEnded(
-                        f"task {self._task.id} has ended ({self._task.status})"
-                    ) from None
+                    raise self._task.ended() from None
             raise
         except Exception as error:
             if isinstance(error, TaskEnded) and child.status == CANCELLED:

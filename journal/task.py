@@ -259,7 +259,7 @@ class Task(Owned):
                         self._handed.add(message.id)
                         return message
                 await self.owner.change()
-        raise TaskEnded(f"task {self.id} has ended ({self.status})")
+        raise self.ended()
 
     # --- results and ends -------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal import ids
-from journal.errors import AskTimedOut, TaskEnded, UsageError
+from journal.errors import AskTimedOut, UsageError
 from journal.payloads import payload
 from journal.state import FIRED, PENDING, Wait
 from journal.values import decode_value, digest_value
@@ -74,7 +74,7 @@ async def _closed(task: Task, type: str, body: ev.InputRequested | ev.TimerSet, 
                 # What was unknown has been settled, and meanwhile it was answered.
                 continue
             if not task.running:
-                raise TaskEnded(f"task {task.id} has ended ({task.status})")
+                raise task.ended()
             left = None if wait.until is None else _seconds_until(wait.until)
             if left is not None and left <= 0:
                 # Where an answer has come first, the log says so, and this changes nothing.
