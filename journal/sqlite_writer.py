@@ -76,6 +76,7 @@ class Writer:
         self._groups = 0
         self._tried_save = NONE
         self._finished = False
+        self._decided: _Decision | None = None
         self._queue: queue.SimpleQueue[list[Append] | Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -104,8 +105,11 @@ class Writer:
         ahead: list[Append] | Callable[[], None] | None = None
         took = 0.0
         while not self._finished:
+            if ahead is None and self._queue.empty():
+                self._tell()
             item, ahead = ahead or self._queue.get(), None
             if not isinstance(item, list):
+                self._tell()
                 item()
                 continue
             # Small groups let the loop go on with one while the next is committed; where the disk
@@ -120,8 +124,17 @@ class Writer:
             began = time.monotonic()
             decision = self._write(item)
             took = time.monotonic() - began
-            self._settle(decision.written, decision.first, decision.failed)
+            self._tell()
+            self._decided = decision
             self._keep_up()
+
+    def _tell(self) -> None:
+        """Let the callers of the last group know. As late as the next group's INSERT where one is
+        queued: whoever wakes the loop earlier has to wait, with all of the disk's time still ahead,
+        until the loop gives the interpreter away again."""
+        decided, self._decided = self._decided, None
+        if decided is not None:
+            self._settle(decided.written, decided.first, decided.failed)
 
     # --- appends --------------------------------------------------------------------------------
 
@@ -154,9 +167,12 @@ class Writer:
     def _write_to(self, db: apsw.Connection, group: list[Append]) -> _Decision:
         if self._alone:
             decision = self._decide(db, group, None)
-            if decision is not None and self._insert(db, decision):
-                return self._done(decision)
+            if decision is not None:
+                self._tell()
+                if self._insert(db, decision):
+                    return self._done(decision)
         # Somebody else writes too, or an append does not fit what is known here.
+        self._tell()
         db.execute("BEGIN IMMEDIATE")
         news = self._heads.catch_up(db)
         decision = self._decide(db, group, bounds(db)[0])
@@ -237,11 +253,13 @@ class Writer:
     def _keep_up(self) -> None:
         self._groups += 1
         if WAL_AFTER_GROUPS < self._groups <= WAL_AFTER_GROUPS + WAL_BYTES // WAL_STEP_BYTES + 1:
+            self._tell()
             with contextlib.suppress(JournalError, apsw.Error, OSError):
                 self._grow_wal()
         heads = self._heads
         if heads.seq - max(heads.saved, self._tried_save) >= SAVE_HEADS_EVERY:
             self._tried_save = heads.seq
+            self._tell()
             self.save_heads()
 
     def finish(self) -> None:
