@@ -94,10 +94,11 @@ def _judge_owner(head: Head, event: Envelope) -> str:
         return FENCED
     assert event.seq is not None
     ahead = event.seq - head.seq
-    if ahead < 0:
-        return STALE
-    if ahead == 0 and event.id == head.last_id:
-        return DUPLICATE
+    if ahead <= 0:
+        if ahead < 0:
+            return STALE
+        if event.id == head.last_id:
+            return DUPLICATE
     if head.status in ENDED:
         return AFTER_END
     if head.epoch_closed:

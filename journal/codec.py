@@ -6,6 +6,7 @@ Knows the shape of the envelope; knows neither acceptance (fold), nor old versio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -17,10 +18,8 @@ from journal.values import encode
 _envelopes = msgspec.json.Decoder(Envelope)
 
 
-def encode_event(event: Envelope) -> bytes:
-    """The record's value."""
-    return encode(event)
-
+encode_event: Final[Callable[[Envelope], bytes]] = encode
+"""An event to its record's value."""
 
 _ANY_KEY: Final = b"\xff"
 _BRACE: Final = ord("{")

@@ -111,7 +111,7 @@ def _step_started(s: TaskState, e: Envelope, b: ev.StepStarted) -> str | None:
 
 def _count(s: TaskState, step: Step, usage: Usage | None) -> None:
     if usage is not None:
-        if usage.input_tokens or usage.output_tokens:
+        if usage.total_tokens and (usage.input_tokens or usage.output_tokens):
             usage.total_tokens = 0  # the total is input plus output, whatever was reported
         step.usage = usage
         s.usage.add(usage)
@@ -210,7 +210,8 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
 
 
 def _complete(s: TaskState, step: Step, at: str | None) -> None:
-    _resumed(step)
+    if step.status == FAILED:
+        _resumed(step)
     step.status = COMPLETED
     step.completed_at = at
     if step.index != s.current_step:
@@ -228,6 +229,7 @@ def _step_completed(s: TaskState, e: Envelope, b: ev.StepCompleted) -> str | Non
         return "a step index counts from 0"
     decision = given(b.decision)
     usage = None if decision is None else _decision_head.decode(decision).usage
+    at = b.completed_at or e.at
     if step is None:
         step = s.steps[b.step_index] = Step(b.step_index)
     if step.raw_decision is None and decision is not None:
@@ -236,9 +238,9 @@ def _step_completed(s: TaskState, e: Envelope, b: ev.StepCompleted) -> str | Non
         _count(s, step, usage)
     if b.calls is not None:
         step.outcomes = b.calls
-    step.started_at = step.started_at or b.started_at or b.completed_at or e.at
-    s.updated_at = b.completed_at or e.at
-    _complete(s, step, s.updated_at)
+    step.started_at = step.started_at or b.started_at or at
+    s.updated_at = at
+    _complete(s, step, at)
     return None
 
 

@@ -42,17 +42,22 @@ def now() -> datetime:
 
 
 _second: tuple[int, str] = (0, "1970-01-01T00:00:00")
+_moment: tuple[int, str] = (0, "1970-01-01T00:00:00.000Z")
 
 
 def rfc3339(ms: int) -> str:
     """UTC, to the millisecond: `2026-11-30T09:15:00.250Z`."""
-    global _second
-    whole, part = divmod(ms, 1000)
-    known, text = _second
-    if known != whole:
-        text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        _second = (whole, text)
-    return f"{text}.{part:03d}Z"
+    global _second, _moment
+    moment, text = _moment
+    if moment != ms:
+        whole, part = divmod(ms, 1000)
+        known, date = _second
+        if known != whole:
+            date = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            _second = (whole, date)
+        text = f"{date}.{part:03d}Z"
+        _moment = (ms, text)
+    return text
 
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -31,10 +31,12 @@ class Owned(ABC):
     @property
     def owner(self) -> Owner:
         """The pipeline. Raises `TaskEnded`, or `TaskFenced` as soon as that is known."""
-        self.check()
-        if self._owner is None:
+        owner = self._owner
+        if owner is None:
             raise self.ended()
-        return self._owner
+        if owner.dead is not None:
+            owner.check()
+        return owner
 
     @property
     def id(self) -> str:

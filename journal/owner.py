@@ -89,14 +89,11 @@ class Owner(Pipeline):
         `OutcomeUnknown` or `LogUnavailable`, after which the next call settles what happened;
         `EventTooLarge`, which it will be again.
         """
-        await self.settled()
-        event = self._event(type, body)
-        if v is not None:
-            event.v = v
-        self._seq += 1
+        if self._unsettled:
+            await self.settle()
         head = self.state.head
-        event.epoch, event.owner, event.seq = head.epoch, head.owner, self._seq
-        event.ref = ref
+        event = self._event(type, body, v, head.epoch, head.owner, self._seq + 1, ref)
+        self._seq += 1
         # A body of an old version is folded as any reader will fold it: upcast.
         pending = self._submit(event, None if v else body)
         if self._at_ack and read_back:
@@ -132,8 +129,8 @@ class Owner(Pipeline):
         Raises `TaskEnded`; what else speaks against it is the verdict's label.
         """
         await self.settled()
-        event = self._event(type, body)
-        event.id, event.ref = id or event.id, ref or self.state.head.run_id
+        event = self._event(type, body, ref=ref or self.state.head.run_id)
+        event.id = id or event.id
         verdict = await self._submit(event, body).future
         if verdict.label == AFTER_END:
             raise self._ended()
@@ -154,24 +151,38 @@ class Owner(Pipeline):
             self.cursor = Cursor(self._last)
         self.check()
 
-    def _event(self, type: str, body: Struct) -> Envelope:
-        """An event but for what its class carries."""
-        payload = Raw(encode(body))
-        task_id = self.state.task_id
+    def _event(
+        self,
+        type: str,
+        body: Struct,
+        v: int | None = None,
+        epoch: int | None = None,
+        owner: str | None = None,
+        seq: int | None = None,
+        ref: str | None = None,
+        parent_epoch: int | None = None,
+    ) -> Envelope:
+        """An event as it is written now."""
         return Envelope(
             type,
-            EVENT_TYPES[type][1],
+            v or EVENT_TYPES[type][1],
             new_id(),
-            task_id,
-            at=rfc3339(now_ms()),
-            traceparent=self.traceparent if self.tracing is None else self.tracing(),
-            body=payload,
+            self.state.task_id,
+            epoch,
+            owner,
+            seq,
+            ref,
+            parent_epoch,
+            rfc3339(now_ms()),
+            self.traceparent if self.tracing is None else self.tracing(),
+            Raw(encode(body)),
         )
 
     def _claiming(self, type: str, body: Struct, epoch: int) -> Envelope:
-        event = self._event(type, body)
-        event.epoch, event.owner = epoch, new_id()
-        event.ref, event.parent_epoch = self._parent
+        ref, parent_epoch = self._parent
+        event = self._event(
+            type, body, epoch=epoch, owner=new_id(), ref=ref, parent_epoch=parent_epoch
+        )
         event.traceparent = self.traceparent
         return event
 
@@ -196,8 +207,9 @@ class Owner(Pipeline):
     def written(self, pending: Pending, offset: int) -> None:
         """The log says that the record is durable."""
         if self._conditional:
-            if self._pending and self._pending[0] is pending:
-                self._pending.popleft()
+            pendings = self._pending
+            if pendings and pendings[0] is pending:
+                pendings.popleft()
                 if offset > self._known:
                     self._known = self._last = offset
                 self._resolve(pending, offset)
@@ -223,8 +235,9 @@ class Owner(Pipeline):
             return
         label = verdict.label
         if label in _SETTLED or EVENT_TYPES[pending.event.type][0] == ANYONE:
-            if not pending.future.done():
-                pending.future.set_result(verdict)
+            future = pending.future
+            if not future.done():
+                future.set_result(verdict)
             if self._changed:
                 self._wake()
         elif EVENT_TYPES[pending.event.type][0] == CLAIM or label in (FENCED, AFTER_END):

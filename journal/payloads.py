@@ -7,7 +7,6 @@ Knows values, blobs, redaction and the shape of a decision; knows no log.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,14 @@ from journal.content import Content
 from journal.errors import ToolError, ValueRefused
 from journal.events import ABSENT, CallOutcome, Decision
 from journal.redact import Redact, redacted, redacted_text
-from journal.values import BlobRef, blob_payload, encode, encode_value, may_hold_marks
+from journal.values import (
+    BlobRef,
+    blob_payload,
+    encode,
+    encode_tight,
+    encode_value,
+    may_hold_marks,
+)
 
 EVENT_BYTES = 512 * 1024
 """What the payloads of one event may come to, so that it fits Kafka's default message size
@@ -66,16 +72,10 @@ async def _encoded(value: Any, blobs: BlobStore) -> Raw:
         raise ValueRefused(clean(error.path, blobs), clean(error.reason, blobs)) from None
     if isinstance(blobs, Redacting):
         raw = await asyncio.to_thread(redacted, raw, blobs.redact)
-    raw = _tight(raw)
+    raw = Raw(encode_tight(raw))
     for content in large:
         await asyncio.to_thread(blobs.put, content.data, content.media_type)
     return raw
-
-
-def _tight(raw: Raw | bytes) -> Raw:
-    """The same bytes and no more: the encoder leaves room behind them, up to half as much again,
-    and the state of an open task keeps them."""
-    return Raw(bytes(memoryview(raw)))
 
 
 async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
@@ -88,10 +88,13 @@ async def _stored(raw: Raw, blobs: BlobStore, above: int = INLINE_BYTES) -> Raw:
 async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
     """A decision as `StepStarted` and `StepCompleted` hold it. Raises `ValueRefused`."""
     if not isinstance(blobs, Redacting) and _goes_as_it_is(decision):
-        with contextlib.suppress(UnicodeEncodeError):
-            raw = encode(decision)
-            if len(raw) <= INLINE_BYTES and not may_hold_marks(raw):
-                return _tight(raw)
+        try:
+            data = encode_tight(decision)
+        except UnicodeEncodeError:
+            pass  # the closer look names the place
+        else:
+            if len(data) <= INLINE_BYTES and not may_hold_marks(data):
+                return Raw(data)
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(decision).items():
         if value is None or name == "tool_calls":
@@ -122,22 +125,16 @@ def _goes_as_it_is(decision: Decision) -> bool:
     if type(decision.text) not in _TEXTS or type(decision.reasoning) not in _TEXTS:
         return False
     for call in decision.tool_calls:
-        if not _is_flat(call.arguments) and may_hold_marks(bytes(encode_value(call.arguments))):
+        given = call.arguments
+        # Texts by name is what most calls are asked with, and needs no closer look.
+        flat = type(given) is dict and _STR.issuperset(map(type, (*given, *given.values())))
+        if not flat and may_hold_marks(bytes(encode_value(given))):
             return False
     return True
 
 
-_TEXTS = (str, type(None))
-
-
-def _is_flat(arguments: Any) -> bool:
-    """Texts by name, which is what most calls are asked with, and needs no closer look."""
-    if type(arguments) is not dict:
-        return False
-    for name, value in arguments.items():
-        if type(name) is not str or type(value) is not str:
-            return False
-    return True
+_STR = frozenset((str,))
+_TEXTS = frozenset((str, type(None)))
 
 
 async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[CallOutcome]:
@@ -146,18 +143,18 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
     outcomes = []
     total = 0
     for result in results:
-        if isinstance(result, CallOutcome):
+        if type(result) is str and not isinstance(blobs, Redacting):
+            outcome = CallOutcome(_text(result))
+        elif isinstance(result, CallOutcome):
             outcome = _clean_outcome(result, blobs)
         elif isinstance(result, BaseException):
             outcome = CallOutcome(error=clean(result, blobs), error_type=type_name(result))
-        elif type(result) is str and not isinstance(blobs, Redacting):
-            outcome = CallOutcome(_tight(encode_value(result)))
         else:
             outcome = CallOutcome(await _encoded(result, blobs))
-        size = len(bytes(outcome.result))
+        size = len(memoryview(outcome.result))
         if size > INLINE_BYTES and outcome is not result:
             outcome.result = await _stored(outcome.result, blobs)
-            size = len(bytes(outcome.result))
+            size = len(memoryview(outcome.result))
         total += size
         outcomes.append(outcome)
     if total > EVENT_BYTES:
@@ -165,6 +162,13 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
             small = await _stored(outcome.result, blobs, _SMALL_BYTES)
             outcomes[n] = msgspec.structs.replace(outcome, result=small)
     return outcomes
+
+
+def _text(result: str) -> Raw:
+    try:
+        return Raw(encode_tight(result))
+    except UnicodeEncodeError:
+        return encode_value(result)  # refuses it
 
 
 def _clean_outcome(outcome: CallOutcome, blobs: BlobStore) -> CallOutcome:

@@ -41,7 +41,7 @@ class Pending(Append):
         self.owner = owner
         self.event = event
         self.body = body
-        self.future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Verdict] = asyncio.Future()
         self.sent_ms = ms
         self.key = owner.key
         self.value = encode_event(event)

@@ -63,7 +63,8 @@ class Pipeline(ABC):
             raise self.dead.with_traceback(None)
 
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:
-        self.check()
+        if self.dead is not None:
+            self.check()
         pending = Pending(self, event, body, now_ms())
         if self._recovering is not None or self._refused:
             self._refused.append(pending)

@@ -39,6 +39,14 @@ encode: Final = _encoder.encode
 """Any struct of `journal.events` to JSON, and any value that needs no closer look."""
 
 
+def encode_tight(value: Any) -> bytes:
+    """The same in just as many bytes. What `encode` returns has room behind it, up to half as much
+    again, which whoever keeps it would keep too."""
+    buffer = bytearray()
+    _encoder.encode_into(value, buffer)
+    return bytes(buffer)
+
+
 class BlobRef(Struct, frozen=True):
     """What stands in an event for a payload kept elsewhere: hex SHA-256, bytes, media type."""
 
@@ -123,8 +131,9 @@ def _float(text: str) -> float | str:
 
 def may_hold_marks(raw: bytes) -> bool:
     """Whether a key in this JSON may begin with `$`."""
-    # Not `in`: that takes its operand for a number first, and is told no by an exception.
-    return raw.find(b'"$') >= 0
+    # Not `in`: that takes its operand for a number first, and is told no by an exception. And the
+    # one character first, which most do not hold: it is found many times faster than two are.
+    return raw.find(b"$") >= 0 and raw.find(b'"$') >= 0
 
 
 def _with_contents(value: Any, large: list[Content] | None) -> Raw:
