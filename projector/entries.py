@@ -75,13 +75,26 @@ class Entry:
         been moved past. Returns by how many bytes that made this larger."""
         if self.first_offset < 0:
             self.first_offset = offset
-        for index in touched(self.state, bodies):
-            before = self.steps.get(index)
-            self.steps[index] = (offset if before is None else before[0], offset)
-            self.changed.setdefault(index, before)
+        for body in bodies or ():
+            index = getattr(body, "step_index", None)
+            if index is not None:
+                self._touch(index, offset)
+            elif type(body) in _CLAIMS:
+                # It can leave the calls of any step that is not completed uncertain.
+                for step in self.state.steps.values():
+                    if step.status != COMPLETED:
+                        self._touch(step.index, offset)
         size += _STEP_BYTES
         self.bytes += size
         return size
+
+    def _touch(self, index: int, offset: int) -> None:
+        """Note that the step's row, if it has one, may have changed."""
+        if index in self.state.steps and index <= MOST:
+            before = self.steps.get(index)
+            self.steps[index] = (offset if before is None else before[0], offset)
+            if index not in self.changed:
+                self.changed[index] = before
 
 
 def rebuilt(rows: TaskRows) -> Entry:
@@ -117,17 +130,3 @@ def open_body(event: Envelope) -> list[Struct] | None:
         return read_bodies(event, "")
     except (BadRecord, EventTooNew):
         return None
-
-
-def touched(state: TaskState, bodies: Sequence[Struct] | None) -> list[int]:
-    """The indexes of the steps whose rows an accepted event may have changed."""
-    indexes: list[int] = []
-    for body in bodies or ():
-        if type(body) in _CLAIMS:
-            # A claim can leave the calls of any step that is not completed uncertain.
-            indexes += [i for i, s in state.steps.items() if s.status != COMPLETED and i <= MOST]
-        else:
-            index = getattr(body, "step_index", None)
-            if index in state.steps and index <= MOST:
-                indexes.append(index)
-    return indexes
