@@ -149,7 +149,11 @@ class Journal(Looking):
         async with self._owned(state, known, last) as owner:
             with traced(self._spans, owner, traceparent, agent_name=agent_name) as inside:
                 resumed = await claim(owner, description, agent_name, self._worker)
-                yield Task(state, owner, self.blobs, resumed, self, inside)
+                task = Task(state, owner, self.blobs, resumed, self, inside)
+                try:
+                    yield task
+                finally:
+                    await task.cancellation_ended()
 
     @contextlib.asynccontextmanager
     async def owned(self, task_id: str) -> AsyncIterator[Owner]:
@@ -192,6 +196,7 @@ class Journal(Looking):
             if held:
                 readback.release()
             readback.unwatch(owner)
+            owner.leave()
 
     async def before_child(self, child_task_id: str) -> int | None:
         """See `journal.subtasks.Opener`."""

@@ -14,7 +14,14 @@ from collections import deque
 from msgspec import Struct
 
 from journal.acceptance import ACCEPTED, judge
-from journal.errors import AppendRefused, JournalError, OutcomeUnknown, TaskEnded, TaskFenced
+from journal.errors import (
+    AppendRefused,
+    JournalError,
+    OutcomeUnknown,
+    TaskEnded,
+    TaskFenced,
+    UsageError,
+)
 from journal.events import CLAIM, EVENT_TYPES, Envelope
 from journal.ids import birth_ms, now_ms
 from journal.log import Cursor, Log, Record
@@ -43,6 +50,7 @@ class Pipeline(ABC):
         self._recovering: asyncio.Task[None] | None = None
         self._unsettled = False
         self._changed: set[asyncio.Future[None]] = set()
+        self._left = False
 
     @abstractmethod
     def written(self, pending: Pending, offset: int) -> None:
@@ -65,6 +73,8 @@ class Pipeline(ABC):
     def _submit(self, event: Envelope, body: Struct | None) -> Pending:
         if self.dead is not None:
             self.check()
+        if self._left:
+            raise UsageError(f"{self._name()}: its block has ended; open the task again to go on")
         pending = Pending(self, event, body, now_ms())
         if self._recovering is not None or self._refused:
             self._refused.append(pending)
@@ -164,6 +174,22 @@ class Pipeline(ABC):
         """Return when nothing is on its way any more."""
         while self._pending or self._recovering is not None:
             await self.change()
+
+    def leave(self) -> None:
+        """Take no more. Of what is on its way nobody will be told by reading the log: who waits for
+        that hears that it is unknown. A conditional log itself tells."""
+        self._left = True
+        if not self._conditional:
+            leaving, self._pending = self._pending, deque()
+            for pending in (*leaving, *self._refused):
+                self._fail(
+                    pending,
+                    OutcomeUnknown(
+                        f"{self._name()}: its block ended before this was confirmed; open the task "
+                        f"again to see what became of it"
+                    ),
+                )
+            self._refused = []
 
     def _wake(self) -> None:
         for future in self._changed:

@@ -24,6 +24,7 @@ from journal.errors import (
     SubtaskFailed,
     TaskEnded,
     TaskFenced,
+    TaskMismatch,
     ToolError,
 )
 from journal.payloads import payload, type_name
@@ -231,6 +232,9 @@ class Children:
                 async with opened as found:
                     if found is not None:
                         await _cancel(found, reason)
+                return
+            except TaskMismatch:
+                # The id was taken by a task of somebody else's: there is no such child to end.
                 return
             except (TaskFenced, TaskEnded):
                 # Claimed meanwhile by who was about to run it here, and then it is ours to claim

@@ -110,6 +110,21 @@ async def test_a_name_is_one_sub_task(connect: Connect) -> None:
             await task.subtask("taken", work, 2)
 
 
+async def test_a_name_that_is_somebody_elses_task_does_not_keep_a_parent_from_its_end(
+    connect: Connect,
+) -> None:
+    async with connect() as j:
+        async with j.task("p:taken", "not a child of p"):
+            pass
+        async with j.task("p", "d") as task:
+            with pytest.raises((TaskFenced, TaskMismatch)):
+                await task.subtask("taken", Work(), 2)
+            await j.cancel("p", "enough")
+            with pytest.raises(TaskEnded, match="enough"):
+                await task.look()
+        assert [(await j.state(id)).status for id in ("p", "p:taken")] == ["cancelled", "running"]
+
+
 async def test_a_fenced_parent_starts_and_steals_nothing(connect: Connect) -> None:
     """The old owner wakes after the new one has started the child."""
     work, ran = Work(), []
