@@ -21,7 +21,7 @@ from journal.errors import EventTooLarge, LogUnavailable, UsageError
 from journal.log import Append, Record
 from journal.sqlite_file import BUSY_SECONDS, check, explain, prepare
 from journal.sqlite_read import Heads, bounds, first_at, read_batch, read_key
-from journal.sqlite_seat import Seat
+from journal.sqlite_seat import Seat, no_fork
 from journal.sqlite_writer import Writer
 
 FLUSH_RECORDS = 50
@@ -82,7 +82,8 @@ class SqliteLog:
         absolute = os.path.abspath(url)
 
         def opened() -> Seat:
-            prepare(absolute, create, mounts)
+            with no_fork():
+                prepare(absolute, create, mounts)
             seat = Seat(absolute, patience_s)
             try:
                 with seat.taken() as db:

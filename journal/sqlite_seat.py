@@ -68,6 +68,13 @@ _emptied: list[Seat] = []
 _fork = threading.Lock()
 
 
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Inside, no thread forks: for a connection that has no seat."""
+    with _fork:
+        yield
+
+
 def _before_fork() -> None:
     _fork.acquire()
     for seat in list(_seats):

@@ -205,3 +205,17 @@ def test_no_connection_opens_while_the_process_forks(path: str) -> None:
         sqlite_seat._after_fork()
     assert opened.wait(60)
     opening.join()
+
+
+async def test_the_process_does_not_fork_while_a_file_is_made(path: str) -> None:
+    with contextlib.closing(apsw.Connection(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        opening = asyncio.create_task(SqliteLog.open(path, create=True))
+        async with asyncio.timeout(60):
+            # Until it waits, its connection open, for the other one.
+            while not sqlite_seat._fork.locked():
+                await asyncio.sleep(0)
+        assert not opening.done()
+        other.execute("ROLLBACK")
+    await (await opening).close()
+    assert not sqlite_seat._fork.locked()
