@@ -99,7 +99,8 @@ class Memory:
     def handle(self) -> MemoryLog:
         """Another handle, on the running loop and for the process that the context names."""
         handle = MemoryLog(self, PROCESS.get() or Process())
-        self._handles.add(handle)
+        with self._lock:
+            self._handles.add(handle)
         return handle
 
     def write(self, append: Append) -> int | AppendRefused:
@@ -118,7 +119,8 @@ class Memory:
             of_key.append(record)
             if cursor is not None:
                 cursor.offset = record.offset
-        for handle in list(self._handles):
+            handles = list(self._handles)
+        for handle in handles:
             handle.wake()
         return record.offset
 
