@@ -213,7 +213,7 @@ async def test_the_process_does_not_fork_while_a_file_is_made(path: str) -> None
         opening = asyncio.create_task(SqliteLog.open(path, create=True))
         async with asyncio.timeout(60):
             # Until it waits, its connection open, for the other one.
-            while not sqlite_seat._fork.locked():
+            while not sqlite_seat._fork.locked():  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert not opening.done()
         other.execute("ROLLBACK")
