@@ -165,10 +165,12 @@ class StepCompleted(Struct, omit_defaults=True, gc=False):
     """A step is done. Written by `record_step` it also carries the decision and, in `calls`,
     one `CallOutcome` for each tool call of it."""
 
+    # `calls` is kept for as long as the task is open, and a tuple is no work for the collector.
+
     step_index: int
     attempt: int = 1
     decision: Raw = ABSENT
-    calls: list[CallOutcome] | None = None
+    calls: tuple[CallOutcome, ...] | None = None
     last_message: str | None = None
     started_at: str | None = None
     completed_at: str | None = None

@@ -137,7 +137,7 @@ _STR = frozenset((str,))
 _TEXTS = frozenset((str, type(None)))
 
 
-async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[CallOutcome]:
+async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> tuple[CallOutcome, ...]:
     """Results of a recorded step's calls: a value each, or an exception for one that failed,
     or a whole `CallOutcome`."""
     outcomes = []
@@ -161,7 +161,7 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> list[Cal
         for n, outcome in enumerate(outcomes):
             small = await _stored(outcome.result, blobs, _SMALL_BYTES)
             outcomes[n] = msgspec.structs.replace(outcome, result=small)
-    return outcomes
+    return tuple(outcomes)
 
 
 def _text(result: str) -> Raw:

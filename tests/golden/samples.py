@@ -55,11 +55,11 @@ FULL: list[Struct] = [
         3,
         2,
         _D,
-        [
+        (
             CallOutcome(_V("seen"), None, None, EARLIER, AT),
             CallOutcome(error="no such file", error_type="OSError"),
             CallOutcome(_V(None)),
-        ],
+        ),
         ID,
         EARLIER,
         AT,

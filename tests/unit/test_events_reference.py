@@ -39,7 +39,7 @@ def in_words(type: Any) -> str:
     if type in NAMES:
         return NAMES[type]
     inner = [part for part in get_args(type) if part is not NoneType]
-    if get_origin(type) is list:
+    if get_origin(type) in (list, tuple):
         return f"list of {in_words(inner[0])}"
     return in_words(inner[0]) if inner else f"`{type.__name__}`"
 
