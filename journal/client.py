@@ -127,7 +127,8 @@ class Journal(Looking):
         agent_name: str | None = None,
         traceparent: str | None = None,
     ) -> AsyncIterator[Task]:
-        """Start the task, or resume it, taking it over from whoever has it.
+        """Start the task, or resume it, taking it over from whoever has it. Once the block has
+        ended the task can be read, and takes no more.
 
         `traceparent` is the W3C trace context that this belongs to; by default OpenTelemetry's
         current span, else that of the last claim (docs/traces.md).
