@@ -37,10 +37,8 @@ class Usage(Struct, omit_defaults=True, gc=False):
         return total if total > self.total_tokens else self.total_tokens
 
     def add(self, other: Usage) -> None:
-        """Add another usage to this sum, which began empty: `total_tokens` is that of all that was
-        added, and no less than input plus output."""
-        total = other.input_tokens + other.output_tokens
-        self.total_tokens += total if total > other.total_tokens else other.total_tokens
+        """Add another usage to this one; the total is that of all that was added."""
+        self.total_tokens = self.total + other.total
         self.input_tokens += other.input_tokens
         self.output_tokens += other.output_tokens
         # Most sources tell no more, and this runs once a step.

@@ -111,7 +111,7 @@ def _step_started(s: TaskState, e: Envelope, b: ev.StepStarted) -> str | None:
 
 def _count(s: TaskState, step: Step, usage: Usage | None) -> None:
     if usage is not None:
-        if usage.total_tokens and (usage.input_tokens or usage.output_tokens):
+        if usage.input_tokens or usage.output_tokens:
             usage.total_tokens = 0  # the total is input plus output, whatever was reported
         step.usage = usage
         s.usage.add(usage)
@@ -210,8 +210,7 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
 
 
 def _complete(s: TaskState, step: Step, at: str | None) -> None:
-    if step.status == FAILED:
-        _resumed(step)
+    _resumed(step)
     step.status = COMPLETED
     step.completed_at = at
     if step.index != s.current_step:

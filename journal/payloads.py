@@ -125,10 +125,10 @@ def _goes_as_it_is(decision: Decision) -> bool:
     if type(decision.text) not in _TEXTS or type(decision.reasoning) not in _TEXTS:
         return False
     for call in decision.tool_calls:
-        given = call.arguments
+        asked = call.arguments
         # Texts by name is what most calls are asked with, and needs no closer look.
-        flat = type(given) is dict and _STR.issuperset(map(type, (*given, *given.values())))
-        if not flat and may_hold_marks(bytes(encode_value(given))):
+        flat = type(asked) is dict and _STR.issuperset(map(type, (*asked, *asked.values())))
+        if not flat and may_hold_marks(bytes(encode_value(asked))):
             return False
     return True
 

@@ -180,16 +180,13 @@ class Pipeline(ABC):
         that hears that it is unknown. A conditional log itself tells."""
         self._left = True
         if not self._conditional:
+            why = OutcomeUnknown(
+                f"{self._name()}: its block ended before this was confirmed; open the task again "
+                f"to see what became of it"
+            )
             leaving, self._pending = self._pending, deque()
-            for pending in (*leaving, *self._refused):
-                self._fail(
-                    pending,
-                    OutcomeUnknown(
-                        f"{self._name()}: its block ended before this was confirmed; open the task "
-                        f"again to see what became of it"
-                    ),
-                )
-            self._refused = []
+            for pending in leaving:
+                self._fail(pending, why)
 
     def _wake(self) -> None:
         for future in self._changed:

@@ -171,11 +171,8 @@ def step_rows(
         u.cache_creation_input_tokens, u.reasoning_output_tokens, u.total,
         microseconds(s.started_at), microseconds(s.completed_at), partition, first, last,
     )  # fmt: skip
-    if not s.calls:
-        asked_for = enumerate(decision.tool_calls)
-        return row, [_recorded_row(task_id, s, n, c, partition, first, last) for n, c in asked_for]
-    known = s.calls
     calls: list[Row] = []
+    known = s.calls or {}
     for position, asked in enumerate(decision.tool_calls):
         call = known.get(position)
         if call is None:
@@ -183,10 +180,11 @@ def step_rows(
         else:
             arguments = given(asked.arguments) if call.arguments is None else call.arguments
             calls.append(_call_row(task_id, s, call, arguments, partition, first, last))
-    for position in sorted(known):
-        if position >= len(decision.tool_calls):
-            call = known[position]
-            calls.append(_call_row(task_id, s, call, call.arguments, partition, first, last))
+    if known:
+        for position in sorted(known):
+            if position >= len(decision.tool_calls):
+                call = known[position]
+                calls.append(_call_row(task_id, s, call, call.arguments, partition, first, last))
     return row, calls
 
 

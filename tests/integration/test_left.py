@@ -10,10 +10,12 @@ import pytest
 
 import journal
 from journal.blobs import DirectoryBlobs
-from journal.errors import OutcomeUnknown, UsageError
+from journal.errors import OutcomeUnknown, TaskEnded, UsageError
 from tests.held_log import HeldLog
 
 SECONDS = 20
+TURNS = 50
+"""Of the loop: more than a block needs to end."""
 
 
 class Broken(Exception):
@@ -55,3 +57,30 @@ async def test_a_task_whose_block_has_ended_takes_no_more(url: str, tmp_path: Pa
         with pytest.raises(UsageError, match="open the task again"):
             await task.record_step(1, "one")
         assert (await j.state("t")).current_step == 1
+
+
+async def test_a_block_does_not_end_before_a_cancellation_that_has_begun(
+    url: str, tmp_path: Path
+) -> None:
+    async with connect(url, tmp_path) as j:
+        j.log = log = HeldLog(j.log)
+        log.hold("TaskCancelled", of="t")
+        looking: list[asyncio.Task[None]] = []
+
+        async def leaving() -> None:
+            async with j.task("t", "d") as task:
+                await j.cancel("t", "enough")
+                looking.append(asyncio.create_task(task.look()))
+                await log.came.wait()
+                raise Broken
+
+        block = asyncio.create_task(leaving())
+        await log.came.wait()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        log.go()
+        with pytest.raises(TaskEnded, match="enough"):
+            await looking[0]
+        with pytest.raises(Broken):
+            await block
+        assert (await j.state("t")).status == "cancelled"

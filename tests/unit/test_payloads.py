@@ -60,6 +60,12 @@ async def test_a_decision_is_written_as_it_is_or_escaped(
     assert bytes(await decision_payload(decision, blobs)) == (written or encode(decision))
 
 
+async def test_a_result_that_json_cannot_carry_is_refused(blobs: DirectoryBlobs) -> None:
+    with pytest.raises(ValueRefused, match="lone surrogate") as refused:
+        await outcome_payloads(["fine", "\ud800"], blobs)
+    assert refused.value.path == "$"
+
+
 async def test_results_that_are_large_together_leave_the_callers_as_they_were(
     blobs: DirectoryBlobs,
 ) -> None:
