@@ -13,13 +13,17 @@ import msgspec
 
 from journal.errors import BadRecord, UsageError
 from journal.events import ANYONE, CLAIM, EVENT_TYPES, JOURNAL, OWNER, Envelope
-from journal.values import encode
+from journal.values import encode, too_deep
 
 _envelopes = msgspec.json.Decoder(Envelope)
 
 
 encode_event: Final[Callable[[Envelope], bytes]] = encode
 """An event to its record's value."""
+
+LEVELS: Final = 400
+"""What is nested deeper is no event. Ours are of 210 levels at most, for values are of 200; and
+each Python that this runs on decodes so many wherever it does."""
 
 _ANY_KEY: Final = b"\xff"
 _BRACE: Final = ord("{")
@@ -28,18 +32,20 @@ _BRACE: Final = ord("{")
 def decode_event(value: bytes | None, key: bytes | None = _ANY_KEY) -> Envelope:
     """A record's value to its envelope; the body stays as it was written.
 
-    Raises `BadRecord` for what is no event: no JSON object, members of wrong types, members
-    that the class of a known type needs missing, or another key (or none, where `key` is
-    given) than the event's `task_id`.
+    Raises `BadRecord` for what is no event: no JSON object, more than `LEVELS` levels, members
+    of wrong types, members that the class of a known type needs missing, or another key (or
+    none, where `key` is given) than the event's `task_id`.
     An unknown type is no error here: whether that must stop the reader is the fold's to say.
     """
     if value is None:
         raise BadRecord("the record has no value")
+    if too_deep(value, LEVELS):
+        raise BadRecord(f"no event: nested more than {LEVELS} levels deep")
     try:
         if not value.isascii():
             value.decode()  # payloads are not decoded here, and what is kept must be text
         event = _envelopes.decode(value)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadRecord(f"no event: {error}") from None
     if memoryview(event.body)[0] != _BRACE:
         raise BadRecord("no event: `body` is not an object")

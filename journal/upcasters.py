@@ -62,7 +62,7 @@ def read_bodies(event: Envelope, position: str) -> list[Struct]:
             else:
                 pending[:0] = _upcasters[type, v](raw)
         return bodies
-    except (msgspec.MsgspecError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise BadRecord(f"{event.type} version {event.v}: {error}") from None
 
 

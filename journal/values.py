@@ -10,7 +10,9 @@ import dataclasses
 import hashlib
 import json
 import math
+from array import array
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -90,7 +92,7 @@ def encode_value(value: Any, large: list[Content] | None = None) -> Raw:
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         _refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
-    if (len(raw) > 2 * _LEVELS and _too_deep(raw, back)) or back != value:
+    if too_deep(raw, _LEVELS) or back != value:
         # Tuples, dates and structs come back as other types; what must not pass is what
         # comes back as another value: NaN as null, 1 as "1".
         _refuse(value, "$")
@@ -134,6 +136,22 @@ def may_hold_marks(raw: bytes) -> bool:
     # Not `in`: that takes its operand for a number first, and is told no by an exception. And the
     # one character first, which most do not hold: it is found many times faster than two are.
     return raw.find(b"$") >= 0 and raw.find(b'"$') >= 0
+
+
+def too_deep(data: bytes, levels: int) -> bool:
+    """Whether more than `levels` lists and objects of this JSON stand one in the other. With
+    more, whether a reader can decode it depends on its Python and on how deep its stack is."""
+    if data.count(b"[") + data.count(b"{") <= levels:
+        return False
+    # What stands in strings is no structure.
+    outside = b"".join(data.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
+    steps = array("b", outside.translate(_STEPS, _NO_BRACKETS))
+    return max(accumulate(steps, initial=0)) > levels
+
+
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\1\1\xff\xff")
+"""One level down, and as a signed byte one up."""
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
 
 def _with_contents(value: Any, large: list[Content] | None) -> Raw:
@@ -236,22 +254,6 @@ _LEVELS: Final = 200
 _DIGITS: Final = 4300
 """More than that, and Python makes no integer of it."""
 _integers = msgspec.msgpack.Encoder().encode
-
-
-def _too_deep(raw: bytes, value: Any) -> bool:
-    """Whether there are more than `_LEVELS` lists and objects one in the other: more than
-    that, and whether a reader can decode them depends on how deep its own stack is."""
-    if raw.count(b"[") + raw.count(b"{") <= _LEVELS:
-        return False
-    level = [value]
-    for _ in range(_LEVELS):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if type(outer) is dict else outer)
-            if type(inner) is dict or type(inner) is list
-        ]
-    return bool(level)
 
 
 def _escape(value: Any) -> Any:

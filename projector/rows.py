@@ -63,9 +63,10 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @lru_cache(4096)
 def microseconds(text: str | None) -> int | None:
-    """An ISO 8601 time since the epoch, UTC where it names no zone; None for anything else, and
-    for one that is in no year from 1 to 9999 of UTC, which Python cannot show."""
-    if text is None:
+    """An ISO 8601 time since the epoch, UTC where it names no zone; None for anything else, for
+    an hour of 24, which only some releases of Python read, and for one that is in no year from 1
+    to 9999 of UTC, which none can show."""
+    if text is None or "T24" in text or " 24" in text:
         return None
     try:
         moment = datetime.fromisoformat(text)

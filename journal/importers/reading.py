@@ -24,6 +24,7 @@ ReportAt = Callable[[int | None, str], None]
 """Takes a line, counted from 1, or None, and a reason."""
 
 _MAX_DEPTH = 200
+_TOO_DEEP = "nested too deep"
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _slow = json.JSONDecoder()
@@ -85,8 +86,10 @@ def _several(data: bytes, report: ReportAt) -> Iterator[tuple[int, Any]]:
             value = _slow.decode(text)
         except UnicodeDecodeError as error:
             broken = f"not UTF-8: {error.reason} at byte {error.start}"
-        except (ValueError, RecursionError) as error:
-            broken = f"neither JSON nor JSON Lines: {error or 'nested too deep'}"
+        except ValueError as error:
+            broken = f"neither JSON nor JSON Lines: {error}"
+        except RecursionError:
+            broken = _TOO_DEEP
         else:
             yield from _flatten(mend(value, at_line(report, None)))
             return
@@ -140,6 +143,8 @@ def _line(line: bytes, number: int, report: ReportAt) -> Iterator[Any]:
         except (ValueError, RecursionError) as error:
             cut = not line.endswith(b"\n")
             why = "the last line is not finished" if cut else f"malformed JSON: {error}"
+            if isinstance(error, RecursionError):
+                why = _TOO_DEEP
             rest = "line skipped" if not values else "the rest of the line skipped"
             report(number, f"{why}; {rest}")
             return

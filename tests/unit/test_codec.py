@@ -8,13 +8,14 @@ import decimal
 import enum
 import math
 import pathlib
+import sys
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from msgspec import Raw, Struct
 
-from journal.codec import check_task_id, decode_event
+from journal.codec import LEVELS, check_task_id, decode_event
 from journal.errors import BadRecord, UsageError, ValueRefused
 from journal.events import CLAIM, EVENT_TYPES, JOURNAL, OWNER, Envelope
 from journal.values import (
@@ -84,7 +85,7 @@ def record(**members: Any) -> bytes:
         (record().replace(b"{}", b'{"a":"\\q"}'), "no event"),
         (record().replace(b"{}", b'{"a":"\x00"}'), "no event"),
         (record().replace(b'"t"', b'"\\ud800"'), "no event"),
-        (record().replace(b"{}", b"[" * 100_000), "no event"),
+        (record().replace(b"{}", b"[" * 100_000), "400 levels"),
     ],
 )
 def test_what_is_no_event_is_refused_by_name(value: bytes | None, why: str) -> None:
@@ -92,6 +93,34 @@ def test_what_is_no_event_is_refused_by_name(value: bytes | None, why: str) -> N
         decode_event(value)
     assert why in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+TEXTS = ["[" * 500, '"' + "{" * 500, '\\\\"' + "[" * 500 + "\\\\", '\\"[' * 500]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_how_deep_an_event_may_be_is_told_by_its_structure_alone(text: str) -> None:
+    # The record and its body are two levels.
+    deepest = {text: [text, nested(LEVELS - 3), *([] for _ in range(LEVELS))]}
+    event = decode_event(record(body=deepest))
+    assert msgspec.json.decode(event.body) == deepest
+    with pytest.raises(BadRecord, match="nested more than 400 levels deep"):
+        decode_event(record(body={text: [nested(LEVELS - 2), text]}))
+
+
+def test_a_stack_that_is_too_deep_is_no_verdict_on_an_event() -> None:
+    """What one reader has no room for another one reads: it must not be passed over."""
+    value = record(body={"a": nested(LEVELS - 2)})
+
+    def below(frames: int) -> Envelope:
+        return below(frames - 1) if frames else decode_event(value)
+
+    for frames in range(0, sys.getrecursionlimit(), 20):
+        try:
+            assert below(frames).type == "StepFailed"
+        except RecursionError:
+            break
+    assert frames > 200
 
 
 @pytest.mark.parametrize("type", sorted(EVENT_TYPES))

@@ -43,6 +43,10 @@ def cells(name: str, row: Row) -> dict[str, Any]:
         ("1969-12-31T23:59:59Z", -1_000_000),
         ("0001-01-01T00:00:00+00:01", None),
         ("9999-12-31T23:59:59-00:01", None),
+        # Python 3.14 reads an hour of 24, the releases before it do not.
+        ("1970-01-01T24:00:00Z", None),
+        ("1970-01-01 24:00", None),
+        ("1970-01-24T00:00:00Z", 23 * 86_400_000_000),
         ("yesterday", None),
         ("", None),
         (None, None),
