@@ -69,11 +69,13 @@ class UrlBlobs:
             return False
 
     def _write(self, path: str, data: bytes) -> None:
-        folder = path.rpartition("/")[0]
-        self._fs.makedirs(folder, exist_ok=True)
         if self._appears_whole:
+            # Nor do these have folders: to ask for one would make the bucket where its name is
+            # mistyped.
             self._fs.pipe_file(path, data)
             return
+        folder = path.rpartition("/")[0]
+        self._fs.makedirs(folder, exist_ok=True)
         partial = f"{folder}/.partial-{uuid.uuid4().hex}"
         try:
             self._fs.pipe_file(partial, data)
@@ -93,6 +95,13 @@ class UrlBlobs:
         return checked(self, ref, bytes(data))
 
 
+_WORDS = {
+    FileNotFoundError: "there is no such bucket; make it first",
+    PermissionError: "permission denied; check the credentials",
+}
+
+
 def _reason(error: Exception) -> str:
     """No more than what is safe to show: a library's own text may hold a signed URL."""
-    return getattr(error, "strerror", None) or type(error).__name__
+    kind = type(error)
+    return getattr(error, "strerror", None) or _WORDS.get(kind, kind.__name__)

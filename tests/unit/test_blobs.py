@@ -12,6 +12,7 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 
 from journal.blobs import BlobStore, DirectoryBlobs, blob_store
 from journal.blobs_fsspec import UrlBlobs
@@ -35,7 +36,28 @@ class Elsewhere(LocalFileSystem):  # type: ignore[misc]
             raise RuntimeError("GET https://host/?signature=secret failed")
 
 
+class Buckets(MemoryFileSystem):  # type: ignore[misc]
+    """An object store as s3fs shows one: it has no folders but the buckets, and makes those."""
+
+    protocol = "oci"
+    store: dict[str, Any] = {}  # noqa: RUF012 - fsspec makes one instance of it
+    pseudo_dirs = ["", "/runs"]  # noqa: RUF012
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return "/" + path.removeprefix("oci://").strip("/")
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        self.pseudo_dirs.append("/" + path.split("/")[1])
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        if "/" + path.split("/")[1] not in self.pseudo_dirs:
+            raise FileNotFoundError("The specified bucket does not exist")
+        super().pipe_file(path, value, mode, **kwargs)
+
+
 fsspec.register_implementation("elsewhere", Elsewhere, clobber=True)
+fsspec.register_implementation("oci", Buckets, clobber=True)
 fsspec.register_implementation("bucket", "no_such_package.Bucket", errtxt="Install bucketfs")
 
 
@@ -131,6 +153,15 @@ def test_a_write_that_fails_leaves_nothing_and_shows_no_secret(
         store.put(DATA)
     assert str(raised.value) == f"{store}: cannot store a payload: RuntimeError"
     assert [p for p in (tmp_path / "blobs").rglob("*") if p.is_file()] == []
+
+
+def test_a_bucket_is_never_made() -> None:
+    store = UrlBlobs("oci://runs/blobs")
+    assert store.get(store.put(DATA)) == DATA
+    mistyped = UrlBlobs("oci://rnus/blobs")
+    for _ in range(2):
+        with pytest.raises(LogUnavailable, match="no such bucket; make it first"):
+            mistyped.put(DATA)
 
 
 def test_credentials_in_a_url_are_not_shown() -> None:
