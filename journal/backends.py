@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from journal.blobs import BlobStore
 from journal.errors import UsageError
 from journal.log import Log
 from journal.redact import Redact, patterns
+
+if TYPE_CHECKING:
+    from journal.kafka_config import Config
 
 DEFAULT_LOG = "./journal.db"
 MEMORY = "memory://"
@@ -37,14 +40,14 @@ async def open_log(
     create: bool = False,
     partitions: int | None = None,
     replication_factor: int | None = None,
-    config: Mapping[str, str] | None = None,
+    config: Config | None = None,
     append_deadline_s: float = 30.0,
 ) -> Log:
     """Open `kafka://host:port[,host:port]/topic`, `memory://NAME`, or a path as an embedded log.
 
-    `config` holds Kafka's own property names; `partitions` and `replication_factor` count only
-    for a topic that `create` makes. Raises `UsageError` for any other URL, and what the backend
-    raises.
+    `config` is what `kafka_config` of `journal.connect` is; `partitions` and `replication_factor`
+    count only for a topic that `create` makes. Raises `UsageError` for any other URL, and what the
+    backend raises.
     """
     if url.startswith(MEMORY):
         from journal.memory_log import Memory

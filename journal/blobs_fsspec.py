@@ -95,7 +95,7 @@ class UrlBlobs:
         return checked(self, ref, bytes(data))
 
 
-_WORDS = {
+_WORDS: dict[type[Exception], str] = {
     FileNotFoundError: "there is no such bucket; make it first",
     PermissionError: "permission denied; check the credentials",
 }

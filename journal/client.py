@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ from journal.tracecontext import check_traceparent
 from journal.tracing import carry, load_spans, traced
 
 if TYPE_CHECKING:
+    from journal.kafka_config import Config as KafkaConfig
     from journal.spans import Spans, TracerProvider
 
 CONFIRM = ("always", "once")
@@ -55,7 +56,7 @@ class Journal(Looking):
         checkpoints: CheckpointStore | None,
         blobs: str | os.PathLike[str] | BlobStore | None,
         redact: Redact | None,
-        kafka_config: Mapping[str, str] | None,
+        kafka_config: KafkaConfig | None,
         worker: str | None,
         deadline_s: float,
         on_scan: OnScan | None,
@@ -329,7 +330,7 @@ def connect(
     checkpoints: CheckpointStore | None = None,
     blobs: str | os.PathLike[str] | BlobStore | None = None,
     redact: Redact | str | None = None,
-    kafka_config: Mapping[str, str] | None = None,
+    kafka_config: KafkaConfig | None = None,
     worker: str | None = None,
     deadline_s: float = 30.0,
     on_scan: OnScan | None = None,
@@ -348,6 +349,8 @@ def connect(
     redact       what takes secrets out of every text before it is written: a function such as
                  `journal.redact.patterns()` (see there what it sees), or its name, `patterns` or
                  `MODULE:FUNCTION`; default `JOURNAL_REDACT`, else nothing does
+    kafka_config Kafka's own properties, for TLS and SASL: a mapping, or the file that they stand
+                 in; default `JOURNAL_KAFKA_CONFIG`, else none (docs/kafka.md)
     deadline_s   seconds after which an append's outcome is unknown
     on_scan      told (offsets passed, offsets in all) while a log without an index, which is
                  Kafka's, is read through to find one task

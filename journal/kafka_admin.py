@@ -22,7 +22,7 @@ from aiokafka.errors import (
 
 from journal.errors import LogMisconfigured, LogNotFound, UsageError
 from journal.kafka_client import Address, Clients, parse_url, words
-from journal.kafka_config import client_options
+from journal.kafka_config import Config, client_options
 
 _LONG_MAX = str(2**63 - 1)
 
@@ -102,7 +102,7 @@ def _remedy(address: Address, settings: Mapping[str, str]) -> str:
     )
 
 
-async def check_topic(url: str, *, config: Mapping[str, str] | None = None) -> list[Finding]:
+async def check_topic(url: str, *, config: Config | None = None) -> list[Finding]:
     """What is wrong with the settings of a log's topic; empty where all is well.
 
     Raises `UsageError`, `LogUnavailable`, `LogNotFound`.

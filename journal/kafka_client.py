@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -152,6 +153,10 @@ class Clients:
             # The client tells that it failed, not why.
             await stop()
             raise self.unavailable(await self._reason()) from None
+        except _no_tickets() as error:
+            await stop()
+            why = str(error).rpartition("): ")[2]
+            raise self.unavailable(f"Kerberos says: {why}; kinit gets a ticket") from None
         except BaseException:
             await stop()
             raise
@@ -222,6 +227,13 @@ def _distrust(host: str, error: ssl.SSLCertVerificationError) -> str:
         )
     why = error.verify_message or "no reason given"
     return f"its certificate is not trusted ({why}); name its authority in ssl.truststore.location"
+
+
+def _no_tickets() -> tuple[type[Exception], ...]:
+    """What the package that the client asks for Kerberos tickets raises, where that is loaded:
+    the client lets it through as it is."""
+    gssapi = sys.modules.get("gssapi")
+    return () if gssapi is None else (gssapi.exceptions.GSSError,)
 
 
 _OF_ANOTHER_HOST = (62, 64)

@@ -15,6 +15,9 @@ from typing import Any
 
 from journal.errors import UsageError
 
+Config = Mapping[str, str] | str | os.PathLike[str]
+"""Kafka's properties, or the file that they stand in."""
+
 Options = dict[str, Any]
 """Keyword arguments that every client class of aiokafka takes."""
 
@@ -119,14 +122,17 @@ def load(path: str | os.PathLike[str]) -> Properties:
     return properties
 
 
-def client_options(config: Mapping[str, str] | None) -> Options:
-    """aiokafka's options for these properties, over `DEFAULTS`.
+def client_options(config: Config | None) -> Options:
+    """aiokafka's options for these properties, over `DEFAULTS`: a mapping's, a file's, or, where
+    neither is given, those of the file that `JOURNAL_KAFKA_CONFIG` names, if it names one.
 
     Raises `UsageError` for a property that is unknown, not supported, or has an unusable value.
     """
-    properties = (
-        config if isinstance(config, Properties) else Properties(config or {}, "config", {})
-    )
+    if config is None:
+        config = os.environ.get("JOURNAL_KAFKA_CONFIG") or {}
+    if not isinstance(config, Mapping):
+        config = load(config)
+    properties = config if isinstance(config, Properties) else Properties(config, "config", {})
 
     def refuse(name: str, why: str) -> UsageError:
         return UsageError(f"{properties.where(name)}: {name}: {why}")

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from journal.errors import HistoryTruncated
 from journal.kafka_admin import Topic, delete_before, findings, misconfigured, open_topic
 from journal.kafka_client import Clients, Outage, parse_url
-from journal.kafka_config import client_options
+from journal.kafka_config import Config, client_options
 from journal.kafka_landmark import DOUBT_S, Landmark
 from journal.kafka_offsets import GroupOffsets
 from journal.kafka_reader import Reader
@@ -65,7 +65,7 @@ class KafkaLog:
         create: bool = False,
         partitions: int = 12,
         replication_factor: int | None = None,
-        config: Mapping[str, str] | None = None,
+        config: Config | None = None,
         append_deadline_s: float = 30.0,
         doubt_s: float = DOUBT_S,
     ) -> KafkaLog:

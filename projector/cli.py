@@ -151,7 +151,6 @@ def _sql(db: str, sql: str, format: str) -> int:
 
 
 def _kafka_config(file: str | None) -> Mapping[str, str] | None:
-    file = file or os.environ.get("JOURNAL_KAFKA_CONFIG")
     if not file:
         return None
     from journal.kafka_config import load

@@ -173,8 +173,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "demo":
         from journal.cli.demo import demo
 
-        config = arguments.kafka_config or os.environ.get("JOURNAL_KAFKA_CONFIG")
-        return demo(arguments.log or os.environ.get("JOURNAL_LOG"), config, arguments.keep)
+        log = arguments.log or os.environ.get("JOURNAL_LOG")
+        return demo(log, arguments.kafka_config, arguments.keep)
     run: Command
     if arguments.command == "import":
         from journal.cli.import_ import import_files as run
@@ -194,9 +194,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> Mapping[str, Any] | None:
-    path = arguments.kafka_config or os.environ.get("JOURNAL_KAFKA_CONFIG")
-    if not path:
+    if not arguments.kafka_config:
         return None
     from journal.kafka_config import load
 
-    return load(path)
+    return load(arguments.kafka_config)

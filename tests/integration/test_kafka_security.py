@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import journal
 from journal.errors import LogUnavailable
 from journal.kafka_config import load
 from journal.kafka_log import KafkaLog
@@ -108,6 +109,24 @@ async def test_with_the_right_properties_everything_works(
     await log.close()
     assert "ApiVersionRequest" in caplog.text
     assert PASSWORD not in caplog.text
+
+
+async def test_the_library_takes_the_file_of_the_environment_as_the_commands_do(
+    secured: str, certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"kafka://{secured}/environment"
+    config = properties(tmp_path, certificate)
+    async with journal.connect(url, create=True, kafka_config=config) as j, j.task("t", "d") as t:
+        await t.record_step(0, "in")
+    with pytest.raises(LogUnavailable):
+        await journal.connect(url).__aenter__()
+    monkeypatch.setenv("JOURNAL_KAFKA_CONFIG", str(config))
+    async with journal.connect(url) as j:
+        assert (await j.state("t")).current_step == 1
+    named = {"JOURNAL_KAFKA_CONFIG": str(config), "JOURNAL_LOG": url}
+    for entry, arguments in ((commands.ENTRY, ["tasks"]), (PROJECTOR, ["run", "--once"])):
+        done = commands.run(*arguments, entry=entry, cwd=tmp_path, **named)
+        assert done.returncode == 0, done.stderr
 
 
 def test_every_command_gets_in(secured: str, certificate: Path, tmp_path: Path) -> None:

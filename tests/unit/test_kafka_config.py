@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from journal.errors import UsageError
+from journal.errors import LogUnavailable, UsageError
 from journal.kafka_admin import Topic, findings, misconfigured, settings_for
-from journal.kafka_client import parse_url
+from journal.kafka_client import Clients, parse_url
 from journal.kafka_config import client_options, load
 
 SECRET = "hunter2"
@@ -51,6 +53,22 @@ def test_without_properties_there_are_defaults() -> None:
     assert options["security_protocol"] == "PLAINTEXT"
     assert options["client_id"] == "step-journal"
     assert "ssl_context" not in options
+
+
+def test_a_file_may_stand_for_its_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = written(tmp_path, "client.id=named\n")
+    assert client_options(named)["client_id"] == "named"
+    assert client_options(str(named))["client_id"] == "named"
+    monkeypatch.setenv("JOURNAL_KAFKA_CONFIG", str(named))
+    assert client_options(None)["client_id"] == "named"
+    # What is given counts alone.
+    assert client_options({})["client_id"] == "step-journal"
+    monkeypatch.setenv("JOURNAL_KAFKA_CONFIG", "")
+    assert client_options(None)["client_id"] == "step-journal"
+    with pytest.raises(UsageError, match=r"cannot read the Kafka properties none\.properties"):
+        client_options("none.properties")
 
 
 def test_times_are_numbers() -> None:
@@ -157,6 +175,41 @@ def test_a_key_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     file = written(tmp_path, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
     with pytest.raises(UsageError, match=r"ssl\.key\.password"):
         client_options(TLS | {"ssl.keystore.location": str(file)})
+
+
+class NoTicket(Exception):
+    """What `gssapi` raises."""
+
+
+class Refused:
+    """A client that gets no ticket."""
+
+    def __init__(self) -> None:
+        self._client = self
+        self.closed = False
+
+    async def start(self) -> None:
+        raise NoTicket("Major (458752): No credentials, Minor (2529639053): No cache (FILE:cc)")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_kerberos_ticket_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients = Clients(parse_url("kafka://h:1/t"), client_options({}))
+    with pytest.raises(NoTicket):
+        await clients._started(Refused())
+    package = SimpleNamespace(exceptions=SimpleNamespace(GSSError=NoTicket))
+    monkeypatch.setitem(sys.modules, "gssapi", package)
+    client = Refused()
+    with pytest.raises(LogUnavailable) as raised:
+        await clients._started(client)
+    assert str(raised.value) == (
+        "cannot use Kafka at h:1: Kerberos says: No cache (FILE:cc); kinit gets a ticket"
+    )
+    assert client.closed
 
 
 @pytest.mark.parametrize(("replication_factor", "least"), [(1, "1"), (2, "1"), (3, "2"), (5, "2")])
