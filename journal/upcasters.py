@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from journal.codec import LEVELS
 from journal.errors import BadRecord, EventTooNew
 from journal.events import EVENT_TYPES, Envelope
-from journal.values import loads
+from journal.values import loads, too_deep
 
 Dict = dict[str, Any]
 Upcaster = Callable[[Dict], Iterable[tuple[str, int, Dict]]]
@@ -64,6 +65,10 @@ def read_bodies(event: Envelope, position: str) -> list[Struct]:
         return bodies
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise BadRecord(f"{event.type} version {event.v}: {error}") from None
+    except RecursionError:
+        if too_deep(bytes(event.body), LEVELS):
+            raise BadRecord(f"{event.type} version {event.v}: nested too deep") from None
+        raise  # see `decode_event`
 
 
 _DOLLAR = ord("$")

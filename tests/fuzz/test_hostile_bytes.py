@@ -174,6 +174,25 @@ def test_what_is_decoded_comes_back_as_it_was(value: bytes, key: bytes) -> None:
     assert encode_event(again) == encode_event(event)
 
 
+@pytest.mark.parametrize("type", [b"StepStarted 1", b"StepCompleted 2"])
+def test_an_event_nested_near_this_pythons_limit_is_a_row_or_an_anomaly(type: bytes) -> None:
+    asked = b'{"step_index":0,"decision":{"tool_calls":[{"tool_name":"a","arguments":%b}]}}'
+
+    def steps(depth: int) -> int:
+        line = type + b" 1 " + asked % (b"[" * depth + b"]" * depth)
+        rows = whole(as_records(hostile([line])))[0].rows
+        assert len(rows["events"]) + len(rows["anomalies"]) == 2
+        return len(rows["steps"])
+
+    read, refused = 200, 1 << 20
+    assert (steps(read), steps(refused)) == (1, 0)
+    while refused - read > 1:
+        middle = (read + refused) // 2
+        read, refused = (middle, refused) if steps(middle) else (read, middle)
+    for depth in range(read - 20, read + 20):
+        steps(depth)
+
+
 def test_what_is_drawn_reaches_the_fold() -> None:
     """Or the tests above would show nothing."""
     read = [decoded(value, b"t") for value in records()]

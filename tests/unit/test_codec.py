@@ -85,7 +85,7 @@ def record(**members: Any) -> bytes:
         (record().replace(b"{}", b'{"a":"\\q"}'), "no event"),
         (record().replace(b"{}", b'{"a":"\x00"}'), "no event"),
         (record().replace(b'"t"', b'"\\ud800"'), "no event"),
-        (record().replace(b"{}", b"[" * 100_000), "400 levels"),
+        (record().replace(b"{}", b"[" * 100_000), "no event"),
     ],
 )
 def test_what_is_no_event_is_refused_by_name(value: bytes | None, why: str) -> None:
@@ -100,12 +100,26 @@ TEXTS = ["[" * 500, '"' + "{" * 500, '\\\\"' + "[" * 500 + "\\\\", '\\"[' * 500]
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_how_deep_an_event_may_be_is_told_by_its_structure_alone(text: str) -> None:
+    def said(content: Any) -> bytes:
+        return record(type="MessageReceived", ref="r", body={text: content})
+
     # The record and its body are two levels.
-    deepest = {text: [text, nested(LEVELS - 3), *([] for _ in range(LEVELS))]}
-    event = decode_event(record(body=deepest))
-    assert msgspec.json.decode(event.body) == deepest
+    deepest = [text, nested(LEVELS - 3), *([] for _ in range(LEVELS))]
+    assert msgspec.json.decode(decode_event(said(deepest)).body) == {text: deepest}
     with pytest.raises(BadRecord, match="nested more than 400 levels deep"):
-        decode_event(record(body={text: [nested(LEVELS - 2), text]}))
+        decode_event(said([nested(LEVELS - 2), text]))
+
+
+def test_an_owners_event_is_read_or_refused_however_deep_it_is() -> None:
+    ends = []
+    for levels in (400, 4_000, 40_000, 400_000, 4_000_000):
+        try:
+            ends.append(decode_event(record(body={"a": Raw(b"[" * levels + b"]" * levels)})).type)
+        except BadRecord as error:
+            ends.append(str(error))
+    assert ends[0] == "StepFailed"
+    assert ends[-1] == "no event: nested more than 400 levels deep"
+    assert set(ends) == {ends[0], ends[-1]}
 
 
 def test_a_stack_that_is_too_deep_is_no_verdict_on_an_event() -> None:

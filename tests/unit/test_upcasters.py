@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -124,6 +126,41 @@ def test_a_newer_version_is_named_with_its_position(type: str, v: int) -> None:
 def test_a_body_kept_elsewhere_is_never_read_as_an_empty_one(type: str, body: bytes) -> None:
     with pytest.raises(EventTooNew):
         read_bodies(event(type, EVENT_TYPES[type][1], body), "0:0")
+
+
+def test_a_body_nested_near_this_pythons_limit_is_a_bad_record_or_read() -> None:
+    """That of an owner's event, which is decoded as far as the reader's Python can."""
+
+    def ends(depth: int) -> bool:
+        deep = b"[" * depth + b"]" * depth
+        old = event("StepCompleted", 1, b'{"step_index":3,"tool_name":"","tool_args":%b}' % deep)
+        try:
+            return read_bodies(old, "p") != []
+        except BadRecord as error:
+            return "nested too deep" not in str(error)
+
+    read, refused = 400, 1 << 20
+    assert ends(read)
+    assert not ends(refused)
+    while refused - read > 1:
+        middle = (read + refused) // 2
+        read, refused = (middle, refused) if ends(middle) else (read, middle)
+    for depth in range(read - 20, read + 20):
+        ends(depth)
+
+
+def test_a_stack_that_is_too_deep_is_no_verdict_on_a_body() -> None:
+    old = event("StepCompleted", 1, V1 | {"tool_args": {"a": json.loads("[" * 300 + "]" * 300)}})
+
+    def below(frames: int) -> list[Struct]:
+        return below(frames - 1) if frames else read_bodies(old, "p")
+
+    for frames in range(0, sys.getrecursionlimit(), 20):
+        try:
+            assert below(frames) != []
+        except RecursionError:
+            break
+    assert frames > 200
 
 
 def test_people_see_old_events_as_they_would_be_written_today() -> None:
