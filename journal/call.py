@@ -119,7 +119,15 @@ class _Run:
     def check(self) -> None:
         """Raise `ReplayDiverged` where another call is recorded here."""
         known, used = self.known, self._used
-        if known is None or known.arguments_digest is None:
+        if known is None:
+            return
+        if known.arguments_digest is None:
+            # Its outcome was recorded without a call of ours.
+            if known.finished and known.tool_name != used.name:
+                raise ReplayDiverged(
+                    f"step {self._step.index}, call {self.position}: the outcome of "
+                    f"{known.tool_name} is recorded, now asked for {used.name}"
+                )
             return
         if (known.tool_name, known.arguments_digest) != (used.name, self.digest):
             raise ReplayDiverged(

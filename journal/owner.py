@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from journal.acceptance import ACCEPTED, AFTER_END, DUPLICATE, FENCED, OUT_OF_PLACE
 from journal.codec import decode_event
@@ -33,11 +33,14 @@ from journal.pending import Pending
 from journal.pipeline import Pipeline
 from journal.readback import Readback
 from journal.state import TaskState
-from journal.values import encode
+from journal.upcasters import written
 from journal.verify import Verifier
 
 _SETTLED = frozenset((ACCEPTED, DUPLICATE, OUT_OF_PLACE))
 """Verdicts of which an owner learns that its event stands in the log and in the state."""
+
+_CHECKED = frozenset(("StepStarted", "StepCompleted", "ToolCallStarted", "ToolCallCompleted"))
+"""Events of every step. What users give for these is checked where it is given."""
 
 
 class Owner(Pipeline):
@@ -163,9 +166,10 @@ class Owner(Pipeline):
         parent_epoch: int | None = None,
     ) -> Envelope:
         """An event as it is written now."""
+        v = v or EVENT_TYPES[type][1]
         return Envelope(
             type,
-            v or EVENT_TYPES[type][1],
+            v,
             new_id(),
             self.state.task_id,
             epoch,
@@ -175,7 +179,7 @@ class Owner(Pipeline):
             parent_epoch,
             rfc3339(now_ms()),
             self.traceparent if self.tracing is None else self.tracing(),
-            Raw(encode(body)),
+            written(type, v, body, type not in _CHECKED),
         )
 
     def _claiming(self, type: str, body: Struct, epoch: int) -> Envelope:

@@ -16,8 +16,9 @@ from msgspec import Raw
 from journal.blobs import INLINE_BYTES, BlobStore
 from journal.content import Content
 from journal.errors import ToolError, ValueRefused
-from journal.events import ABSENT, CallOutcome, Decision
+from journal.events import ABSENT, CallOutcome, Decision, DecisionHead
 from journal.redact import Redact, redacted, redacted_text
+from journal.upcasters import misshapen
 from journal.values import (
     BlobRef,
     blob_payload,
@@ -25,6 +26,7 @@ from journal.values import (
     encode_tight,
     encode_value,
     may_hold_marks,
+    refuse,
 )
 
 EVENT_BYTES = 512 * 1024
@@ -52,8 +54,11 @@ class Redacting:
 
 
 def clean(said: BaseException | str, blobs: BlobStore) -> str:
-    """A text that is no payload, an error's or a reason, without its secrets."""
+    """A text that is no payload, an error's or a reason, without its secrets. Of an exception's,
+    what JSON cannot carry is no reason not to write the rest."""
     text = str(said)
+    if isinstance(said, BaseException):
+        text = text.encode(errors="backslashreplace").decode()
     return redacted_text(text, blobs.redact) if isinstance(blobs, Redacting) else text
 
 
@@ -94,7 +99,7 @@ async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
             pass  # the closer look names the place
         else:
             if len(data) <= INLINE_BYTES and not may_hold_marks(data):
-                return Raw(data)
+                return _shaped(data)
     fields: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(decision).items():
         if value is None or name == "tool_calls":
@@ -108,9 +113,25 @@ async def decision_payload(decision: Decision, blobs: BlobStore) -> Raw:
             fields[name] = await _stored(fields[name], blobs, above)
         for call in calls:
             call.arguments = await _stored(call.arguments, blobs, above)
-        raw = encode(fields | {"tool_calls": calls} if calls else fields)
+        try:
+            raw = encode(fields | {"tool_calls": calls} if calls else fields)
+        except UnicodeEncodeError:
+            refuse(decision, "$")
+            raise
         if len(raw) <= EVENT_BYTES:
             break
+    return _shaped(raw)
+
+
+_heads = msgspec.json.Decoder(DecisionHead)
+
+
+def _shaped(raw: bytes) -> Raw:
+    """It, if it is what every reader takes for a decision: nothing has checked the types yet."""
+    try:
+        _heads.decode(raw)
+    except msgspec.ValidationError as error:
+        raise misshapen(error) from None
     return Raw(raw)
 
 
@@ -146,7 +167,7 @@ async def outcome_payloads(results: Sequence[Any], blobs: BlobStore) -> tuple[Ca
         if type(result) is str and not isinstance(blobs, Redacting):
             outcome = CallOutcome(_text(result))
         elif isinstance(result, CallOutcome):
-            outcome = _clean_outcome(result, blobs)
+            outcome = _clean_outcome(_checked(result), blobs)
         elif isinstance(result, BaseException):
             outcome = CallOutcome(error=clean(result, blobs), error_type=type_name(result))
         else:
@@ -169,6 +190,16 @@ def _text(result: str) -> Raw:
         return Raw(encode_tight(result))
     except UnicodeEncodeError:
         return encode_value(result)  # refuses it
+
+
+def _checked(outcome: CallOutcome) -> CallOutcome:
+    try:
+        return msgspec.json.decode(encode(outcome), type=CallOutcome)
+    except msgspec.ValidationError as error:
+        raise misshapen(error) from None
+    except UnicodeEncodeError:
+        refuse(outcome, "$")
+        raise
 
 
 def _clean_outcome(outcome: CallOutcome, blobs: BlobStore) -> CallOutcome:

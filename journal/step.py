@@ -33,6 +33,8 @@ class Step:
         self.index = index
         self.task = task
         self.next_position = 0
+        self._told: set[int] = set()
+        """Positions whose outcome was recorded here: no tool's call comes there."""
         self.span: Span | None = None
         self._scope = contextlib.ExitStack()
 
@@ -94,6 +96,8 @@ class Step:
     def take(self, position: int | None) -> int:
         if position is None:
             position = self.next_position
+            while position in self._told:
+                position += 1
         self.next_position = position + 1
         return position
 
@@ -105,9 +109,10 @@ class Step:
         self, call: int, *, result: Any = None, error: BaseException | str | None = None
     ) -> None:
         """Write the outcome of a call that no tool of ours made: unknown, or denied."""
-        known = self.call_state(call)
+        known = self.call_state(_position(call))
         if known is None:
             raise UsageError(f"step {self.index} has no call {call}; its decision asked for none")
+        self._told.add(call)
         if known.finished:
             return
         if error is None:
@@ -141,7 +146,8 @@ class Step:
         resolved_by: str | None = None,
     ) -> None:
         """Write what became of an uncertain call. Raises `UsageError` where it is none."""
-        body = ev.CallResolved(self.index, call, run_again=run_again, resolved_by=resolved_by)
+        position = _position(call)
+        body = ev.CallResolved(self.index, position, run_again=run_again, resolved_by=resolved_by)
         if error is not None:
             body.error = clean(error, self.task.blobs)
             body.error_type = error_type_of(error)
@@ -203,6 +209,12 @@ class Step:
             text = clean(error, self.task.blobs)
             failed = ev.StepFailed(self.index, type_name(error), text, self.attempt)
             await self.task.owner.append("StepFailed", failed)
+
+
+def _position(call: int) -> int:
+    if type(call) is not int:
+        raise UsageError("a call is named by its position in the decision, from 0 on")
+    return call
 
 
 def error_type_of(error: BaseException | str) -> str:

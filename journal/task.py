@@ -119,8 +119,11 @@ class Task(Owned):
         is equal; else it raises `ReplayDiverged`.
         """
         made = Decision(text=decision) if isinstance(decision, str) else decision
-        if step_index < 0:
-            raise UsageError("a step index counts from 0")
+        if type(step_index) is not int or step_index < 0:
+            raise UsageError("a step index is a whole number, from 0 on")
+        for at in (started_at, completed_at):
+            if at is not None and not isinstance(at, str):
+                raise UsageError("a time is a text, such as 2026-12-01T09:15:00Z")
         if len(results) > len(made.tool_calls):
             raise UsageError(f"step {step_index}: more results than tool calls in the decision")
         body = ev.StepCompleted(
@@ -240,7 +243,7 @@ class Task(Owned):
     async def receive(self, content: Any, role: str = "user", *, id: str | None = None) -> str:
         """Record a message from outside before anything acts on it; returns its id. The same
         `id` again changes nothing."""
-        id = id or new_id()
+        id = _id(id) if id else new_id()
         if id not in self.state.messages_received:
             body = ev.MessageReceived(role, await payload(content, self.blobs))
             await self.owner.put("MessageReceived", body, id=id)
@@ -288,6 +291,12 @@ class Task(Owned):
         """End the task badly; `journal retry` reopens it."""
         kind = error_type or ("Error" if isinstance(error, str) else type_name(error))
         await self.owner.append("TaskFailed", ev.TaskFailed(kind, clean(error, self.blobs)))
+
+
+def _id(id: str) -> str:
+    if not isinstance(id, str) or not id.isprintable():
+        raise UsageError(f"a message's id is a text that can be printed, not {id!r}")
+    return id
 
 
 def _plain(raw: Any) -> Any:

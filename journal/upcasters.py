@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from journal.codec import LEVELS
-from journal.errors import BadRecord, EventTooNew
+from journal.errors import BadRecord, EventTooNew, ValueRefused
 from journal.events import EVENT_TYPES, Envelope
-from journal.values import loads, too_deep
+from journal.values import encode, loads, refuse, too_deep
 
 Dict = dict[str, Any]
 Upcaster = Callable[[Dict], Iterable[tuple[str, int, Dict]]]
@@ -69,6 +69,27 @@ def read_bodies(event: Envelope, position: str) -> list[Struct]:
         if too_deep(bytes(event.body), LEVELS):
             raise BadRecord(f"{event.type} version {event.v}: nested too deep") from None
         raise  # see `decode_event`
+
+
+def written(type: str, v: int, body: Struct, given: bool = True) -> Raw:
+    """A body as every reader will read it; `given` where what is in it came from a user, whose
+    types nobody has checked. Raises `ValueRefused`."""
+    try:
+        raw = encode(body)
+        if given:
+            _decoders[type, v].decode(raw)
+        return Raw(raw)
+    except msgspec.ValidationError as error:
+        raise misshapen(error) from None
+    except UnicodeEncodeError:
+        refuse(body, "$")
+        raise
+
+
+def misshapen(error: msgspec.ValidationError) -> ValueRefused:
+    """What msgspec says, as what a user is told."""
+    reason, _, path = str(error).partition(" - at ")
+    return ValueRefused(path.strip("`") or "$", reason[:1].lower() + reason[1:])
 
 
 _DOLLAR = ord("$")

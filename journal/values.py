@@ -90,12 +90,12 @@ def encode_value(value: Any, large: list[Content] | None = None) -> Raw:
     except _HasContent:
         return _with_contents(value, large)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        _refuse(value, "$")
+        refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
     if too_deep(raw, _LEVELS) or back != value:
         # Tuples, dates and structs come back as other types; what must not pass is what
         # comes back as another value: NaN as null, 1 as "1".
-        _refuse(value, "$")
+        refuse(value, "$")
     return Raw(encode(_escape(back))) if may_hold_marks(raw) else Raw(raw)
 
 
@@ -155,7 +155,7 @@ _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 
 
 def _with_contents(value: Any, large: list[Content] | None) -> Raw:
-    _refuse(value, "$")
+    refuse(value, "$")
     found: list[Content] = []
     mark = ""
 
@@ -231,7 +231,7 @@ def digest_value(value: Any) -> str:
             raise ValueError("NaN and infinities would pass for null")
         return digest(raw)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        _refuse(value, "$")
+        refuse(value, "$")
         raise ValueRefused("$", f"JSON cannot carry it: {error}") from None
 
 
@@ -272,7 +272,7 @@ def _unescape(value: Any, load: Load | None) -> Any:
     return [_unescape(v, load) for v in value] if isinstance(value, list) else value
 
 
-def _refuse(value: Any, path: str, depth: int = 0) -> None:
+def refuse(value: Any, path: str, depth: int = 0) -> None:
     """Raise for the first thing in `value` that JSON cannot carry, naming its path."""
     if depth >= _LEVELS and isinstance(value, dict | list | tuple | set | frozenset):
         raise ValueRefused(path, f"nested more than {_LEVELS} levels deep")
@@ -291,10 +291,10 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
                 k.encode()
             except UnicodeEncodeError:
                 raise ValueRefused(path, "a key holds a lone surrogate") from None
-            _refuse(v, f"{path}.{k}", depth + 1)
+            refuse(v, f"{path}.{k}", depth + 1)
     elif isinstance(value, list | tuple | set | frozenset):
         for i, v in enumerate(value):
-            _refuse(v, f"{path}[{i}]", depth + 1)
+            refuse(v, f"{path}[{i}]", depth + 1)
     elif isinstance(value, Struct):
         _refuse_fields(value, value.__struct_fields__, path, depth)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -307,7 +307,7 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
         except (TypeError, ValueError, msgspec.MsgspecError):
             raise ValueRefused(path, f"JSON cannot carry a {type(value).__name__}") from None
         if isinstance(plain, dict | list | tuple | float):
-            _refuse(plain, path, depth)
+            refuse(plain, path, depth)
     elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         raise ValueRefused(path, "an integer of more than 64 bits; write it as a string")
 
@@ -315,5 +315,6 @@ def _refuse(value: Any, path: str, depth: int = 0) -> None:
 def _refuse_fields(value: Any, names: Iterable[str], path: str, depth: int) -> None:
     for name in names:
         inner = getattr(value, name)
-        if inner is not msgspec.UNSET:
-            _refuse(inner, f"{path}.{name}", depth + 1)
+        # A payload that is not there is an empty `Raw`.
+        if inner is not msgspec.UNSET and inner != Raw():
+            refuse(inner, f"{path}.{name}", depth + 1)

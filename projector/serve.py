@@ -12,8 +12,8 @@ import os
 import socket
 import socketserver
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -56,6 +56,8 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
     daemon_threads = True
     block_on_close = False
+    # A probe does not wait for its turn: it would take a full queue for a projector that hangs.
+    request_queue_size = 128
 
     def __init__(
         self, db: str, store: Callable[[], Store | None], health: Callable[[], Health] = Health
@@ -135,9 +137,12 @@ class _Handler(socketserver.BaseRequestHandler):
 
             with store.query(request.sql, self._cut) as reader:
                 sink = pa.PythonFile(_Frames(self), mode="w")
-                with pa.ipc.new_stream(sink, reader.schema) as stream:
-                    for batch in reader:
-                        stream.write_batch(batch)
+                # Closed only when all is written: closing says that this was the whole answer, and
+                # whoever reads would not wait to hear of an error.
+                stream = pa.ipc.new_stream(sink, reader.schema)
+                for batch in _read(reader):
+                    stream.write_batch(batch)
+                stream.close()
         elif request.task_id is not None:
             self._send(DATA, msgspec.msgpack.encode(Answer(*store.task(request.task_id))))
         else:
@@ -149,6 +154,14 @@ class _Handler(socketserver.BaseRequestHandler):
 
     def _send(self, kind: bytes, payload: bytes) -> None:
         self.request.sendall(FRAME.pack(kind, len(payload)) + payload)
+
+
+def _read(batches: Iterable[Any]) -> Iterator[Any]:
+    """Them; what DuckDB says in between comes as whatever error Arrow makes of it."""
+    try:
+        yield from batches
+    except Exception as error:
+        raise ProjectionError(" ".join(str(error).split("\n\n")[0].split())) from error
 
 
 class _Frames:

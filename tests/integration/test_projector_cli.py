@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from journal.errors import ProjectionError
 from projector import connect
 from projector.client import query
 from projector.frames import socket_path
+from projector.health import Health, ask
 from projector.serve import Server
 from projector.store import Store
 from tests.make_events import Writer
@@ -209,3 +211,36 @@ def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     finally:
         server.close()
         store.close()
+
+
+LATE = "SELECT CASE WHEN range = 250000 THEN error('too late') ELSE range END n FROM range(300000)"
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "json", "parquet"])
+def test_an_error_behind_the_first_rows_is_heard_through_the_socket(
+    folder: Path, format: str
+) -> None:
+    db = str(folder / "runs.duckdb")
+    Store.open(db).close()
+    store = Store.open(db)
+    server = Server(db, lambda: store)
+    try:
+        with query(db, LATE) as reader, pytest.raises(ProjectionError, match="too late"):
+            for _ in reader:
+                pass
+        done = projector("sql", LATE, "--format", format, cwd=folder)
+        assert done.returncode == 1
+        assert b"too late" in done.stderr
+    finally:
+        server.close()
+        store.close()
+
+
+def test_probes_that_come_at_once_are_all_answered(folder: Path) -> None:
+    db = str(folder / "runs.duckdb")
+    server = Server(db, lambda: None)
+    try:
+        with ThreadPoolExecutor(64) as pool:
+            assert list(pool.map(lambda _: ask(db), range(64))) == [Health()] * 64
+    finally:
+        server.close()
