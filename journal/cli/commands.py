@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from journal.acceptance import ACCEPTED, Head, advance, judge
 from journal.backends import log_url, open_log
 from journal.cli.lines import json_lines
 from journal.cli.progress import scan_bar
@@ -27,6 +28,7 @@ from journal.errors import (
     TaskNotFound,
     UsageError,
 )
+from journal.events import EVENT_TYPES, Envelope
 from journal.fold import apply
 from journal.genesis import identify
 from journal.log import Record
@@ -123,14 +125,13 @@ async def replay(arguments: argparse.Namespace, config: Config) -> int:
         partition = partition_of(arguments.task, j.log.partitions)
         start, end = _point(arguments.start, partition), _point(arguments.end, partition)
         found = False
-        seq = 0
+        head = Head()
         for record in await j.records(arguments.task):
             found = True
-            own = _seq(record)
-            seq = max(seq, own or 0)
-            if _before(start, own or seq, record.offset):
+            seq = _passed(head, record)
+            if _before(start, seq, record.offset):
                 continue
-            if _after(end, own or seq, record.offset):
+            if _after(end, seq, record.offset):
                 break
             for line in json_lines(f"{partition}:{record.offset}", record, raw=arguments.raw):
                 print(line)
@@ -146,7 +147,7 @@ async def state(arguments: argparse.Namespace, config: Config) -> int:
         at = _point(arguments.at, partition)
         folded = TaskState(arguments.task, partition=partition)
         async for offset, event in j.events(arguments.task):
-            if _after(at, event.seq or folded.head.seq, offset):
+            if _after(at, _seq(folded.head, event), offset):
                 break
             apply(folded, event, offset)
     if not folded.exists:
@@ -213,11 +214,24 @@ def _point(text: str | None, partition: int) -> tuple[bool, int] | None:
         raise UsageError(f"{text} is no point: give a seq, or partition:offset") from None
 
 
-def _seq(record: Record) -> int | None:
+def _seq(head: Head, event: Envelope) -> int:
+    """The seq that the task has reached with this event: of one that does not count, whatever seq
+    its writer gave it, that of the last one that did."""
+    if event.seq is None or event.type not in EVENT_TYPES or judge(head, event) != ACCEPTED:
+        return head.seq
+    return event.seq
+
+
+def _passed(head: Head, record: Record) -> int:
+    """The same of a record, which the head is moved past."""
     try:
-        return decode_event(record.value, record.key).seq
+        event = decode_event(record.value, record.key)
     except BadRecord:
-        return None
+        return head.seq
+    seq = _seq(head, event)
+    if event.type in EVENT_TYPES:
+        advance(head, event, judge(head, event))
+    return seq
 
 
 def _before(point: tuple[bool, int] | None, seq: int, offset: int) -> bool:
