@@ -104,26 +104,31 @@ def check_place(path: str) -> None:
         raise ProjectionError(f"{path}: cannot be written; check the permissions of {folder}")
 
 
+_THINGS = " UNION ALL ".join(
+    f"SELECT {name} FROM {function}() WHERE database_name = 'd' AND NOT {internal}"
+    for function, name, internal in (
+        ("duckdb_tables", "table_name", "internal"),
+        ("duckdb_views", "view_name", "internal"),
+        ("duckdb_functions", "function_name", "internal"),
+        ("duckdb_types", "type_name", "internal"),
+        ("duckdb_sequences", "sequence_name", "temporary"),
+        ("duckdb_schemas", "schema_name", "(internal OR schema_name = 'main')"),
+    )
+)
+"""What somebody has put into the attached database."""
+
+
 def is_ours(con: Any, path: str) -> bool:
     """Whether the attached database `d` holds our tables; False where it holds nothing at all.
 
-    Raises `ProjectionError` for other tables and for another release's schema.
+    Raises `ProjectionError` for what is somebody else's and for another release's schema.
     """
-    found = {
-        name
-        for (name,) in con.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'd' "
-            "UNION ALL SELECT view_name FROM duckdb_views() "
-            "WHERE database_name = 'd' AND NOT internal"
-        ).fetchall()
-    }
+    found = {name for (name,) in con.execute(_THINGS).fetchall()}
     if not found:
         return False
     whole = found.issuperset({*TABLES, "schema_version"})
     if not whole and not _of_any_release(con):
-        raise ProjectionError(
-            f"{path}: holds other tables than a projection's; name another file with --db"
-        )
+        raise ProjectionError(f"{path}: holds what is no projection's; name another file with --db")
     rows = con.execute("SELECT version FROM d.schema_version").fetchall()
     if rows != [(VERSION,)]:
         theirs = rows[0][0] if rows else "unknown"

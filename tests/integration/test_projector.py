@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -176,6 +177,14 @@ def _tables_of_others(path: Path) -> None:
         con.execute("CREATE TABLE t (a INTEGER)")
 
 
+def _holds(sql: str) -> Callable[[Path], None]:
+    def make(path: Path) -> None:
+        with duckdb.connect(str(path)) as con:
+            con.execute(sql)
+
+    return make
+
+
 def _schema_of_others(path: Path) -> None:
     Store.open(str(path)).close()
     with duckdb.connect(str(path)) as con:
@@ -187,7 +196,11 @@ def _schema_of_others(path: Path) -> None:
     [
         (_sqlite, "is an SQLite file"),
         (lambda path: path.write_text("plain text, long enough"), "is no DuckDB file"),
-        (_tables_of_others, "holds other tables"),
+        (_tables_of_others, "holds what is no projection's"),
+        (_holds("CREATE MACRO m(a) AS a"), "holds what is no projection's"),
+        (_holds("CREATE SEQUENCE s"), "holds what is no projection's"),
+        (_holds("CREATE TYPE mood AS ENUM ('good')"), "holds what is no projection's"),
+        (_holds("CREATE SCHEMA other"), "holds what is no projection's"),
         (_schema_of_others, "has schema version 99"),
     ],
 )

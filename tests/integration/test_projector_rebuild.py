@@ -157,7 +157,7 @@ def _another_journals(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (_tables_of_others, "holds other tables"),
+        (_tables_of_others, "holds what is no projection's"),
         (_another_journals, "belongs to journal"),
         (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(HEAD_BYTES)), "an SQLite file"),
         (lambda path: path.write_text("plain text"), "is no DuckDB file"),
