@@ -226,7 +226,7 @@ def _metrics(address: str, projection: Projection) -> Iterator[None]:
 
 async def _status(db: str, url: str | None, kafka_config: str | None, format: str) -> int:
     from journal.backends import log_url
-    from journal.errors import ProjectionError
+    from journal.errors import LogReplaced, ProjectionError
     from projector.client import ask
     from projector.frames import Request
     from projector.output import print_rows
@@ -244,10 +244,17 @@ async def _status(db: str, url: str | None, kafka_config: str | None, format: st
         offset = offsets.get(partition)
         if offset is not None and offset.journal_id != identity.journal_id:
             raise ProjectionError(f"{db}: belongs to another journal than {log.url}")
-        next_offset = starts[partition] if offset is None else offset.next_offset
-        rows.append(
-            [partition, next_offset, ends[partition], max(0, ends[partition] - next_offset)]
+        next_offset, end = (
+            starts[partition] if offset is None else offset.next_offset,
+            ends[partition],
         )
+        if end < next_offset:
+            # The file was asked before the log.
+            raise LogReplaced(
+                f"{log.url}: partition {partition} ends at {end}, and {next_offset} was to be read "
+                f"next; the log was replaced: name another file with --db"
+            )
+        rows.append([partition, next_offset, end, end - next_offset])
     names = ["partition", "next_offset", "end", "lag"]
     if format == "json":
         import msgspec

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +20,9 @@ import pytest
 
 from journal.errors import ProjectionError
 from projector import connect
+from projector.arrow import table
 from projector.client import query
+from projector.folding import Changes
 from projector.frames import socket_path
 from projector.health import Health, ask
 from projector.serve import Server
@@ -211,6 +214,20 @@ def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     finally:
         server.close()
         store.close()
+
+
+async def test_status_of_a_log_that_ends_before_what_was_read(folder: Path) -> None:
+    (folder / "journal.db").rename(folder / "longer.db")
+    log, identity = await new_log(str(folder / "journal.db"))
+    await log.close()
+    db = folder / "other.duckdb"
+    rows = [(0, 9, None, None, identity.journal_id)]
+    with closing(Store.open(str(db), identity.journal_id)) as store:
+        store.write(Changes({"offsets": rows}), {"offsets": table("offsets", rows)})
+    found = projector("status", "--db", str(db), cwd=folder)
+    assert found.returncode == 1
+    assert b"partition 0 ends at 1, and 9 was to be read next" in found.stderr
+    assert found.stdout == b""
 
 
 LATE = "SELECT CASE WHEN range = 250000 THEN error('too late') ELSE range END n FROM range(300000)"
