@@ -234,6 +234,14 @@ class TaskState(Struct):
             if call.status == STARTED
         )
 
+    def messages(self, style: str = "openai", load: Load | None = None) -> list[dict[str, Any]]:
+        """The history for a model: `openai`, `anthropic` or `plain`. What is kept elsewhere comes
+        from `load`, a journal's `blobs.get`. Raises `UsageError` for another style."""
+        # Here, since that module knows this one.
+        from journal.messages import messages
+
+        return messages(self, style, load)
+
     @property
     def unread(self) -> list[Message]:
         """Messages that no decision has seen yet, oldest first."""

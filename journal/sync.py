@@ -19,8 +19,9 @@ from typing import Any
 from uuid import UUID
 
 from journal import connect as _connect
+from journal.claims import Resumed
 from journal.client import Journal as AsyncJournal
-from journal.events import Decision
+from journal.events import Decision, Envelope
 from journal.state import Message, TaskState
 from journal.state import Step as StepState
 from journal.step import Step as AsyncStep
@@ -58,6 +59,18 @@ class Journal:
         """See `journal.Journal.tasks`."""
         return wait(self.inner.tasks(status=status))
 
+    def events(self, task_id: str, start: int = 0) -> list[tuple[int, Envelope]]:
+        """See `journal.Journal.events`; all of them."""
+
+        async def all_of_them() -> list[tuple[int, Envelope]]:
+            return [each async for each in self.inner.events(task_id, start)]
+
+        return wait(all_of_them())
+
+    def resolve(self, task_id: str, step_index: int, position: int, **outcome: Any) -> TaskState:
+        """See `journal.Journal.resolve`."""
+        return wait(self.inner.resolve(task_id, step_index, position, **outcome))
+
     def retry(self, task_id: str, reason: str | None = None) -> TaskState:
         """See `journal.Journal.retry`."""
         return wait(self.inner.retry(task_id, reason))
@@ -88,6 +101,16 @@ class Task:
     @property
     def state(self) -> TaskState:
         return self.inner.state
+
+    @property
+    def resumed(self) -> Resumed | None:
+        """See `journal.task.Task.resumed`."""
+        return self.inner.resumed
+
+    @property
+    def last_message(self) -> str | None:
+        """See `journal.task.Task.last_message`."""
+        return self.inner.last_message
 
     @property
     def traceparent(self) -> str | None:
@@ -142,6 +165,10 @@ class Task:
         called.__qualname__ = getattr(function, "__qualname__", type(function).__qualname__)
         called.__wrapped__ = function  # type: ignore[attr-defined]
         return here.wait(self.inner.subtask(name, here.back(called), *args, **kwargs))
+
+    def look(self) -> None:
+        """See `journal.task.Task.look`."""
+        wait(self.inner.look())
 
     def now(self) -> datetime:
         """See `journal.task.Task.now`."""

@@ -53,7 +53,8 @@ async def test_a_run_from_start_to_end(connect: Connect) -> None:
     assert state.status == "completed"
     assert [s.status for s in state.completed_steps] == ["completed", "completed"]
     assert state.total_tokens == 15
-    assert [m["role"] for m in messages(state)] == [
+    assert state.messages("plain") == messages(state, "plain")
+    assert [m["role"] for m in state.messages()] == [
         "user", "assistant", "tool", "tool", "assistant",
     ]  # fmt: skip
 

@@ -201,3 +201,30 @@ def test_an_interrupt_while_a_task_is_opened_opens_nothing() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert given_up.wait(60)
+
+
+def test_looking_and_settling_from_outside(url: str) -> None:
+    @tool(effect="once")
+    def pay() -> None:
+        raise Crash
+
+    def dies(j: sync.Journal) -> None:
+        with j.task("t", "d") as task:
+            assert (task.resumed, task.last_message) == (None, None)
+            task.receive("hello", id="m1")
+            assert task.last_message == "m1"
+            with task.step() as step:
+                step.decide(lambda: Decision("x", [ToolCall("pay")]))
+                step.call(pay)
+
+    with sync.connect(url, create=True) as j, pytest.raises(Crash):
+        dies(j)
+    with sync.connect(url) as j:
+        types = [event.type for _, event in j.events("t")]
+        assert types == ["TaskStarted", "MessageReceived", "StepStarted", "ToolCallStarted"]
+        j.resolve("t", 0, 0, result="paid")
+        with j.task("t") as task:
+            task.look()
+            assert task.resumed is not None
+            with task.step() as step:
+                assert step.call(pay) == "paid"
