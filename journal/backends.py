@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from typing import TYPE_CHECKING
 
 from journal.blobs import BlobStore
@@ -30,6 +31,8 @@ def log_url(url: str | os.PathLike[str] | None) -> str:
 def is_kafka(url: str) -> bool:
     """Whether the URL is a topic's, and not a path. Raises `UsageError` where it is neither."""
     if "://" in url and not url.startswith("kafka://"):
+        # What stands before an @ may be a password.
+        url = re.sub(r"://.*@", "://", url)
         raise UsageError(f"no log speaks {url}; give a path, or kafka://host:port/topic")
     return url.startswith("kafka://")
 
@@ -59,7 +62,7 @@ async def open_log(
         return await KafkaLog.open(
             url,
             create=create,
-            partitions=partitions or 12,
+            partitions=12 if partitions is None else partitions,
             replication_factor=replication_factor,
             config=config,
             append_deadline_s=append_deadline_s,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from journal import events as ev
 from journal import outside
-from journal.backends import default_blobs, log_url, open_log, redact_hook
+from journal.backends import MEMORY, default_blobs, is_kafka, log_url, open_log, redact_hook
 from journal.blobs import BlobStore, blob_store
 from journal.claims import check_open, claim, claim_child
 from journal.errors import TaskMismatch, TaskNotFound, UsageError
@@ -362,6 +362,8 @@ def connect(
     if confirm not in CONFIRM:
         raise UsageError(f"confirm is one of {', '.join(CONFIRM)}, not {confirm!r}")
     target = log_url(url)
+    if not target.startswith(MEMORY):
+        is_kafka(target)  # refuses what is no log, before anything is made of it
     return Journal(
         target,
         create=not target.startswith("kafka://") if create is None else create,

@@ -28,8 +28,8 @@ _LONG_MAX = str(2**63 - 1)
 
 FIXED: Mapping[str, tuple[str, str]] = {
     "cleanup.policy": ("delete", "compaction would drop all but the last event of a task"),
-    "retention.ms": ("-1", "Kafka would delete events by age; `projector retain` decides that"),
-    "retention.bytes": ("-1", "Kafka would delete events by size; `projector retain` decides that"),
+    "retention.ms": ("-1", "Kafka would delete events by age, of tasks that go on too"),
+    "retention.bytes": ("-1", "Kafka would delete events by size, of tasks that go on too"),
     "message.timestamp.type": ("CreateTime", "a task is found by the time that it was born"),
     "message.timestamp.after.max.ms": (
         _LONG_MAX,

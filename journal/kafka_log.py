@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 
-from journal.errors import HistoryTruncated
+from journal.errors import HistoryTruncated, UsageError
 from journal.kafka_admin import Topic, delete_before, findings, misconfigured, open_topic
 from journal.kafka_client import Clients, Outage, parse_url
 from journal.kafka_config import Config, client_options
@@ -80,6 +80,8 @@ class KafkaLog:
         Raises `UsageError` (URL, property), `LogUnavailable` (cluster away), `LogNotFound` (no
         such topic), `LogMisconfigured` (settings that would lose events).
         """
+        if partitions < 1 or (replication_factor is not None and replication_factor < 1):
+            raise UsageError("a topic has one partition and one replica at least")
         clients = Clients(parse_url(url), client_options(config))
         topic = await open_topic(
             clients, create=create, partitions=partitions, replication_factor=replication_factor

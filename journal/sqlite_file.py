@@ -319,7 +319,7 @@ def explain(path: str, error: apsw.Error) -> LogError:
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             reason = "cannot be opened for writing; check file, folder and permissions"
         case apsw.NotADBError() | apsw.CorruptError():
-            reason = "is damaged; restore it from a backup or from the projection's archive"
+            reason = "is damaged; restore it from a backup"
         case apsw.IOError():
             name = apsw.mapping_extended_result_codes.get(_code(error), "SQLITE_IOERR")
             reason = f"the disk reports an error ({name}); check free space, quota and disk"

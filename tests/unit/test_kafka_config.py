@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import journal
+from journal.backends import is_kafka, open_log
 from journal.errors import LogUnavailable, UsageError
 from journal.kafka_admin import Topic, findings, misconfigured, settings_for
 from journal.kafka_client import Clients, parse_url
@@ -235,3 +237,31 @@ def test_several_wrong_settings_have_one_remedy() -> None:
         "fix it with: kafka-configs.sh --bootstrap-server a:1,b:2 --alter --entity-type topics "
         "--entity-name t --add-config retention.ms=-1,min.insync.replicas=2"
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("foo://x", "foo://x"),
+        ("KAFKA://h:1/t", "KAFKA://h:1/t"),
+        ("postgres://me:hunter2@h/x", "postgres://h/x"),
+        ("redis://:hunter2@h@x", "redis://x"),
+    ],
+)
+async def test_what_no_log_speaks_is_said_at_once_and_without_a_password(
+    url: str, shown: str
+) -> None:
+    for refused in (lambda: journal.connect(url), lambda: is_kafka(url)):
+        with pytest.raises(UsageError) as raised:
+            refused()
+        assert str(raised.value) == (
+            f"no log speaks {shown}; give a path, or kafka://host:port/topic"
+        )
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"partitions": 0}, {"partitions": -1}, {"replication_factor": 0}]
+)
+async def test_a_topic_of_no_partition_is_wrong_usage(wanted: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="one partition and one replica at least"):
+        await open_log("kafka://127.0.0.1:1/t", create=True, **wanted)  # type: ignore[arg-type]
