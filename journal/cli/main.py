@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
+from journal.cli.escape import prepare
 from journal.errors import JournalError, UsageError
 
 Command = Callable[[argparse.Namespace, Mapping[str, Any] | None], Coroutine[Any, Any, int]]
@@ -134,6 +135,7 @@ def _count(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    prepare(sys.stdout)
     arguments = parser().parse_args(argv)
     try:
         return _run(arguments)
@@ -151,11 +153,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _shown(error: BaseException, arguments: argparse.Namespace) -> str:
-    """An error without the secrets that it may have from the command line."""
+    """An error in one line, without the secrets that it may have from the command line."""
     from journal.backends import redact_hook
     from journal.redact import redacted_text
 
-    text = str(error)
+    text = " ".join(str(error).split())
     try:
         hook = redact_hook(getattr(arguments, "redact", None))
     except UsageError:

@@ -14,6 +14,8 @@ import stat
 from collections.abc import Callable
 from typing import TextIO
 
+from journal.cli.escape import ESCAPE
+
 
 class Output:
     """Text to the descriptor of `stream`. Belongs to the running event loop.
@@ -42,7 +44,7 @@ class Output:
 
     async def write(self, text: str) -> None:
         """All of `text`, before anybody else's. Raises `BrokenPipeError` and other `OSError`s."""
-        rest = memoryview(text.encode(self._encoding, "backslashreplace"))
+        rest = memoryview(text.encode(self._encoding, ESCAPE))
         async with self._turn:
             while rest:
                 await self._writable()
