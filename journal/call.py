@@ -203,13 +203,14 @@ class _Run:
 
     @property
     def uncertain(self) -> bool:
-        """Whether a `once` call was begun, and neither finished nor runs here."""
+        """Whether a `once` call was begun, and neither finished nor runs here. `once` counts as
+        declared then or now: an imported call began without a declaration."""
         known = self.known
         return known is not None and (
             known.status == UNCERTAIN
             or (
                 known.status == STARTED
-                and known.effect == "once"
+                and "once" in (known.effect, self._used.effect)
                 and self._place not in self._task.owner.live_calls
             )
         )

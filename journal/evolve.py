@@ -194,7 +194,9 @@ def _call_resolved(s: TaskState, e: Envelope, b: ev.CallResolved) -> str | None:
     if isinstance(found, str):
         return found
     _, call = found
-    if call.status != UNCERTAIN and (call.status, call.effect) != (STARTED, "once"):
+    # Whether one that was begun is uncertain, its tool says, which may be declared otherwise than
+    # when it began; an imported call had none.
+    if call.status not in (UNCERTAIN, STARTED):
         return f"call {b.position} of step {b.step_index} is not uncertain"
     if b.run_again:
         call.status = PENDING

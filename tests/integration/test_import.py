@@ -18,7 +18,9 @@ from journal import events as ev
 from journal.cli.import_ import import_files
 from journal.cli.main import parser
 from journal.client import connect
+from journal.errors import CallUncertain
 from journal.events import Decision
+from journal.tools import tool
 from journal.values import decode_value
 from tests.desk import Desk
 
@@ -268,6 +270,34 @@ async def test_an_agent_goes_on_where_the_run_stopped_and_keeps_it(desk: Desk) -
     assert (status, out) == (0, [f"{path}: 1 task, 0 new events"])
     assert err == [f"{SESSION_ID}: an agent has claimed it; left alone"]
     assert await desk.events(SESSION_ID) == before
+
+
+async def test_an_open_call_of_a_once_tool_is_uncertain_whoever_began_it(desk: Desk) -> None:
+    await desk.run(desk.put("s.jsonl", *SESSION))
+    ran: list[str] = []
+
+    @tool(effect="once")
+    async def run(command: str) -> str:
+        ran.append(command)
+        return "1 passed"
+
+    async def calls() -> Any:
+        async with (
+            connect(desk.url) as journal,
+            journal.task(SESSION_ID) as task,
+            task.step() as step,
+        ):
+            decision = step.decision()
+            assert decision is not None
+            return await step.call(run, **decision.tool_calls[0].arguments)
+
+    for _ in range(2):
+        with pytest.raises(CallUncertain, match=f"journal resolve {SESSION_ID} 1:0"):
+            await calls()
+    async with connect(desk.url) as journal:
+        await journal.resolve(SESSION_ID, 1, 0, result="1 passed")
+    assert await calls() == "1 passed"
+    assert ran == []
 
 
 async def test_an_import_that_was_cut_off_goes_on(desk: Desk) -> None:

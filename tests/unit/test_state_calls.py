@@ -101,11 +101,16 @@ def test_an_uncertain_call_is_resolved(
     assert (call.completed_at == task.state.updated_at) == call.finished
 
 
-def test_a_call_that_may_run_again_is_not_resolved() -> None:
+def test_what_has_begun_can_be_resolved_whatever_it_was_declared_to_be() -> None:
+    """Its tool may be declared `once` by now, and an imported call began without a declaration."""
     task = Task()
     task.decided()
-    task.called(effect="idempotent")
     assert "not uncertain" in task.did("CallResolved", step_index=0, position=0, result=1)
+    task.called(effect="idempotent")
+    task.put(task.claim())
+    assert task.did("CallResolved", step_index=0, position=0, result=1) == ""
+    assert task.call().status == "completed"
+    assert "finished" in task.did("CallResolved", step_index=0, position=0, result=2)
 
 
 def test_calls_without_a_decision_are_kept_too() -> None:
