@@ -36,8 +36,8 @@ _STATUS = {
     "succeeded": "completed",
     "failed": "failed",
     "error": "failed",
-    "cancelled": "failed",
-    "canceled": "failed",
+    "cancelled": "cancelled",
+    "canceled": "cancelled",
 }
 _GOING_ON = ("running", "in_progress", "pending", "queued", "submitted", "waiting", "paused")
 
@@ -134,5 +134,8 @@ def _end(run: ImportedRun, document: Dict, report: Report) -> None:
         run.error = error if isinstance(error, str) else f"the checkpoint says {status}"
         kind = maybe_str(document.get("error_type"), "error_type", report)
         run.error_type = kind or status.lower()
+    elif run.status == "cancelled":
+        error = document.get("error")
+        run.error = error if isinstance(error, str) else None
     elif status.lower() not in _GOING_ON:
         report(f"status {status[:40]!r} is not known; taken as running")

@@ -128,7 +128,7 @@ class ImportedRun(Struct):
 
     description      the task in one line, or whole where nothing else says what it is
     conversation_id  the source's id of the session, thread or instance
-    status           running, completed or failed; only a source that says so ends a task
+    status           running, completed, failed or cancelled; only a source that says so ends a task
     final_answer     of a completed run; None where the source has none
     settled          how many of the items can no longer change when the file grows. Behind it
                      stand a last decision that may still get more calls or text (recognise it

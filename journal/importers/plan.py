@@ -225,6 +225,9 @@ class Plan:
             error = clean(run.error or "", self._blobs)
             failed = ev.TaskFailed(run.error_type or "error", error, run.ended_at)
             return Entry("TaskFailed", failed)
+        if run.status == "cancelled":
+            why = None if run.error is None else clean(run.error, self._blobs)
+            return Entry("TaskCancelled", ev.TaskCancelled(why, run.ended_at))
         answer = ev.ABSENT
         if run.final_answer is not None:
             answer = await payload(run.final_answer, self._blobs)

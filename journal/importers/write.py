@@ -74,6 +74,9 @@ class Importer:
         if state.exists and state.imported_from is None:
             self._note(f"{state.task_id}: an agent has claimed it; left alone")
             return 0
+        if state.run_epoch:
+            self._note(f"{state.task_id}: it was reopened since; left alone")
+            return 0
         entries = [entry async for entry in Plan(state, run, self._journal.blobs).entries()]
         if not entries and state.exists:
             return 0

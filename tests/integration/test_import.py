@@ -300,6 +300,34 @@ async def test_an_open_call_of_a_once_tool_is_uncertain_whoever_began_it(desk: D
     assert ran == []
 
 
+async def test_a_task_that_was_reopened_since_is_left_alone(desk: Desk) -> None:
+    step = {"step_index": 0, "thought": "tried"}
+    path = desk.put("c.json", {"task_id": "r", "status": "failed", "completed_steps": [step]})
+    await desk.run(path)
+    async with connect(desk.url) as journal:
+        await journal.retry("checkpoint:r")
+    before = await desk.events("checkpoint:r")
+    for _ in range(2):
+        status, out, err = await desk.run(path, "--strict")
+        assert (status, out) == (0, [f"{path}: 1 task, 0 new events"])
+        assert err == ["checkpoint:r: it was reopened since; left alone"]
+    assert await desk.events("checkpoint:r") == before
+    assert (await desk.state("checkpoint:r")).status == "running"
+
+
+@pytest.mark.parametrize(("more", "reason"), [({}, None), ({"error": "not needed"}, "not needed")])
+async def test_a_checkpoint_that_was_cancelled_is_a_cancelled_task(
+    desk: Desk, more: dict[str, str], reason: str | None
+) -> None:
+    step = {"step_index": 0, "thought": "tried"}
+    found = {"task_id": "r", "status": "cancelled", "completed_steps": [step], **more}
+    path = desk.put("c.json", found)
+    for _ in range(2):
+        await desk.run(path, "--strict")
+        state = await desk.state("checkpoint:r")
+        assert (state.status, state.error, state.current_step) == ("cancelled", reason, 1)
+
+
 async def test_an_import_that_was_cut_off_goes_on(desk: Desk) -> None:
     whole = desk.put("s.jsonl", *SESSION)
     async with connect(desk.url, create=True) as journal, journal.owned(SESSION_ID) as owner:
